@@ -11,7 +11,7 @@ func TestUsualAttrs(t *testing.T) {
 	a := Attrs{
 		Type: TypeReg, Change: 1, Size: 2, FSID: FSID{Major: 3, Minor: 4}, RdattrError: ErrAccess, Filehandle: FH("handle"), FileID: 5,
 		Mode: 6, NumLinks: 7, Owner: []byte("8"), OwnerGroup: []byte("group"), RawDev: SpecData{Major: 9, Minor: 10}, SpaceUsed: 11,
-		TimeAccess: Time{12, 13}, TimeMetadata: Time{14, 15}, TimeModify: Time{16, 17}, MountedOnFileID: 18,
+		TimeAccess: Time{12, 13}, TimeCreate: Time{19, 20}, TimeMetadata: Time{14, 15}, TimeModify: Time{16, 17}, MountedOnFileID: 18,
 	}
 	masks := []Bitmap{{}, {usual0, usual1}}
 	for bit := range uint32(64) {

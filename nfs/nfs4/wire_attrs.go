@@ -86,7 +86,8 @@ func (a *Attrs) appendValues(b []byte, mask Bitmap) []byte {
 const (
 	usual0 = 1<<AttrType | 1<<AttrChange | 1<<AttrSize | 1<<AttrFSID | 1<<AttrRdattrError | 1<<AttrFilehandle | 1<<AttrFileID
 	usual1 = 1<<(AttrMode-32) | 1<<(AttrNumLinks-32) | 1<<(AttrOwner-32) | 1<<(AttrOwnerGroup-32) | 1<<(AttrRawDev-32) |
-		1<<(AttrSpaceUsed-32) | 1<<(AttrTimeAccess-32) | 1<<(AttrTimeMetadata-32) | 1<<(AttrTimeModify-32) | 1<<(AttrMountedOnFileID-32)
+		1<<(AttrSpaceUsed-32) | 1<<(AttrTimeAccess-32) | 1<<(AttrTimeCreate-32) | 1<<(AttrTimeMetadata-32) | 1<<(AttrTimeModify-32) |
+		1<<(AttrMountedOnFileID-32)
 )
 
 // appendUsual is appendValues for usual attributes, in a third of the time: go test -bench Attrs.
@@ -134,6 +135,9 @@ func (a *Attrs) appendUsual(b []byte, mask Bitmap) []byte {
 	}
 	if has1(AttrTimeAccess) {
 		b = a.TimeAccess.append(b)
+	}
+	if has1(AttrTimeCreate) {
+		b = a.TimeCreate.append(b)
 	}
 	if has1(AttrTimeMetadata) {
 		b = a.TimeMetadata.append(b)

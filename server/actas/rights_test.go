@@ -1,4 +1,4 @@
-package actas
+package actas_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -48,7 +49,7 @@ func TestRightsOfChild(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for range 2 { // nothing is left that the second try meets
-		r := TryRights(dir)
+		r := actas.TryRights(dir)
 		var lacks []string
 		for _, right := range r.Tried {
 			if right.Err != nil {

@@ -1,4 +1,4 @@
-package actas
+package actas_test
 
 import (
 	"errors"
@@ -8,13 +8,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/podnas/podnas/server/actas"
 	"golang.org/x/sys/unix"
 )
 
 // needIdentities skips where threads can't act as other users.
 func needIdentities(t *testing.T) {
 	t.Helper()
-	if err := probeIdentities(); err != nil {
+	if err := actas.ProbeIdentities(); err != nil {
 		t.Skip(err)
 	}
 }
@@ -29,7 +30,7 @@ func TestUsers(t *testing.T) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	users := NewUsers(nil)
+	users := actas.NewUsers(nil)
 	makeFile := func(i int) error {
 		var file int
 		file, err := unix.Openat(fd, fmt.Sprint("file", i), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
@@ -45,7 +46,7 @@ func TestUsers(t *testing.T) {
 	var pending sync.WaitGroup
 	for i := range 400 {
 		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
-		id := Squash{}.Identity(uid, gid, []uint32{uint32(3000 + i%3)})
+		id := actas.Squash{}.Identity(uid, gid, []uint32{uint32(3000 + i%3)})
 		pending.Go(func() {
 			defer func() {
 				if v := recover(); (v != nil) != (i%11 == 0) {
@@ -53,7 +54,7 @@ func TestUsers(t *testing.T) {
 				}
 				isProcess(t)
 			}()
-			err := users.As(&id, func(Thread) error {
+			err := users.As(&id, func(actas.Thread) error {
 				err := makeFile(i)
 				if i%11 == 0 {
 					panic("in a call")
@@ -95,13 +96,13 @@ func isProcess(t *testing.T) {
 // A user that no thread can become gets an error that is none of a file's, and nothing is done.
 func TestUsersRefused(t *testing.T) {
 	needIdentities(t)
-	id := Identity{UID: noID, GID: noID}
-	err := NewUsers(nil).As(&id, func(Thread) error {
+	id := actas.Identity{UID: actas.NoID, GID: actas.NoID}
+	err := actas.NewUsers(nil).As(&id, func(actas.Thread) error {
 		t.Error("it is done as somebody else")
 		return nil
 	})
-	if errno := unix.Errno(0); !errors.Is(err, ErrIdentity) || errors.As(err, &errno) {
-		t.Errorf("told %v, want %v and no errno", err, ErrIdentity)
+	if errno := unix.Errno(0); !errors.Is(err, actas.ErrIdentity) || errors.As(err, &errno) {
+		t.Errorf("told %v, want %v and no errno", err, actas.ErrIdentity)
 	}
 	isProcess(t)
 }

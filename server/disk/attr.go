@@ -18,6 +18,7 @@ type Attr struct {
 
 	Device uint64 // with Ino, what is counted by: FS.Inode
 	Change uint64 // the change attribute, if the attributes were remembered; else 0
+	Birth  int64  // in nanoseconds since 1970, if statx(2) has told; else 0
 }
 
 // AttrOf returns the attributes that fstat(2) has found.
@@ -44,6 +45,8 @@ func (d *FS) AttrOf(st *unix.Stat_t) Attr {
 func (d *FS) AttrOfStatx(st *unix.Statx_t) Attr {
 	inode := InodeOfStatx(st)
 	return Attr{
+		Birth: BirthOf(st),
+
 		Mode:  uint32(st.Mode),
 		Nlink: st.Nlink,
 		UID:   st.Uid,
@@ -59,6 +62,14 @@ func (d *FS) AttrOfStatx(st *unix.Statx_t) Attr {
 
 		Device: inode.Device,
 	}
+}
+
+// BirthOf is when a file was made, in nanoseconds since 1970, or 0 if statx(2) was not asked or the disk does not know.
+func BirthOf(st *unix.Statx_t) int64 {
+	if st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 }
 
 // StatOfNew is what an account looks at of a new inode.

@@ -1,14 +1,16 @@
-package disk
+package disk_test
 
 import (
 	"os"
 	"testing"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A descriptor is closed once, by whoever has it last.
 func TestDescriptor(t *testing.T) {
 	before := openDescriptors(t)
-	d, err := OpenEntry(-1, t.TempDir())
+	d, err := disk.OpenEntry(-1, t.TempDir())
 	must(t, err)
 	kept := d.Take()
 	if d.Close(); openDescriptors(t) != before+1 || d.FD() != -1 {
@@ -16,13 +18,13 @@ func TestDescriptor(t *testing.T) {
 	}
 	fd := kept.FD()
 	kept.Close()
-	other, err := OpenEntry(-1, t.TempDir()) // with the same number
+	other, err := disk.OpenEntry(-1, t.TempDir()) // with the same number
 	must(t, err)
 	defer other.Close()
 	if kept.Close(); other.FD() != fd || openDescriptors(t) != before+1 {
 		t.Error("closed twice")
 	}
-	if none, err := OpenEntry(-1, "/nothing/here"); err == nil || none != (Descriptor{}) {
+	if none, err := disk.OpenEntry(-1, "/nothing/here"); err == nil || none != (disk.Descriptor{}) {
 		t.Errorf("%v, %v", none, err)
 	}
 }

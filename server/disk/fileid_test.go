@@ -1,4 +1,4 @@
-package disk
+package disk_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 func TestValidName(t *testing.T) {
@@ -14,7 +16,7 @@ func TestValidName(t *testing.T) {
 		"a": true, "...": true, "..a": true, " ": true, "\xff": true, strings.Repeat("n", 300): true,
 		"": false, ".": false, "..": false, "a/b": false, "/": false, "a\x00": false,
 	} {
-		if ValidName(name) != want {
+		if disk.ValidName(name) != want {
 			t.Errorf("ValidName(%q) = %v", name, !want)
 		}
 	}
@@ -24,23 +26,23 @@ func TestValidName(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	for _, way := range []struct {
 		name     string
-		identify func(*os.File, string) (FileID, error)
+		identify func(*os.File, string) (disk.FileID, error)
 	}{
-		{"by inode and birth", func(dir *os.File, name string) (FileID, error) {
-			return ByInode{&FS{}}.Identify(int(dir.Fd()), []byte(name))
+		{"by inode and birth", func(dir *os.File, name string) (disk.FileID, error) {
+			return disk.ByInode{&disk.FS{}}.Identify(int(dir.Fd()), []byte(name))
 		}},
-		{"by handle", func(dir *os.File, name string) (FileID, error) {
-			return ByHandle{}.Identify(int(dir.Fd()), []byte(name))
+		{"by handle", func(dir *os.File, name string) (disk.FileID, error) {
+			return disk.ByHandle{}.Identify(int(dir.Fd()), []byte(name))
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			dir, err := os.Open(t.TempDir())
 			must(t, err)
 			defer dir.Close()
-			if _, err := way.identify(dir, ""); errors.Is(err, ErrNoFileID) {
+			if _, err := way.identify(dir, ""); errors.Is(err, disk.ErrNoFileID) {
 				t.Skipf("the temporary directory's file system can't: %v", err)
 			}
-			id := func(name string) FileID {
+			id := func(name string) disk.FileID {
 				t.Helper()
 				id, err := way.identify(dir, name)
 				must(t, err)

@@ -1,21 +1,23 @@
-package exports
+package exports_test
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/podnas/podnas/server/exports"
 )
 
 func TestTable(t *testing.T) {
-	table, dir := &Table{}, t.TempDir()
-	mustExport := func(e Exported) {
+	table, dir := &exports.Table{}, t.TempDir()
+	mustExport := func(e exports.Exported) {
 		t.Helper()
 		if err := table.Export(e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustExport(Exported{ID: 7, Path: "/v", Dir: dir})
+	mustExport(exports.Exported{ID: 7, Path: "/v", Dir: dir})
 	defer table.Remove(7)
 	v, _ := table.ByID(7)
 	for path, want := range map[string]bool{"/v": true, "/v/": true, "v": true, "//v": true, "/": false, "/v/sub": false, "/w": false, "/v/../v": true} {
@@ -23,16 +25,16 @@ func TestTable(t *testing.T) {
 			t.Errorf("ByPath(%q) = %v, %v", path, got, ok)
 		}
 	}
-	if err := table.Export(Exported{ID: 8, Path: "/v", Dir: dir}); !errors.Is(err, ErrExists) {
+	if err := table.Export(exports.Exported{ID: 8, Path: "/v", Dir: dir}); !errors.Is(err, exports.ErrExists) {
 		t.Errorf("same path: %v", err)
 	}
-	if err := table.Export(Exported{ID: 7, Path: "/w", Dir: dir}); !errors.Is(err, ErrExists) {
+	if err := table.Export(exports.Exported{ID: 7, Path: "/w", Dir: dir}); !errors.Is(err, exports.ErrExists) {
 		t.Errorf("same number: %v", err)
 	}
-	if err := table.Export(Exported{ID: 8, Path: "/w", Dir: filepath.Join(dir, "missing")}); !errors.Is(err, os.ErrNotExist) {
+	if err := table.Export(exports.Exported{ID: 8, Path: "/w", Dir: filepath.Join(dir, "missing")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
-	mustExport(Exported{ID: 9, Path: "/a", Dir: dir})
+	mustExport(exports.Exported{ID: 9, Path: "/a", Dir: dir})
 	defer table.Remove(9)
 	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
 		t.Errorf("Volumes() = %v", vs)

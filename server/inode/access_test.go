@@ -1,16 +1,17 @@
-package inode
+package inode_test
 
 import (
 	"net/netip"
 	"testing"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // What a user may do takes a thread that acts as a user.
 func TestNoThread(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.Open(netip.Addr{}, root, UseAttr)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	defer dir.Close()
 	defer func() {
@@ -18,5 +19,5 @@ func TestNoThread(t *testing.T) {
 			t.Error("the zero Thread may do it")
 		}
 	}()
-	_ = dir.Access(actas.Thread{}, MayRead)
+	_ = dir.Access(actas.Thread{}, inode.MayRead)
 }

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -20,6 +20,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
@@ -36,17 +37,17 @@ const (
 )
 
 // countedAt exports a directory whose use is counted.
-func countedAt(t *testing.T, dir string, limit int64) (*Opener, *exports.Volume, []byte) {
+func countedAt(t *testing.T, dir string, limit int64) (*inode.Opener, *exports.Volume, []byte) {
 	t.Helper()
 	return countedTo(t, dir, quota.Limit{Bytes: limit})
 }
 
-func countedTo(t *testing.T, dir string, limit quota.Limit) (*Opener, *exports.Volume, []byte) {
+func countedTo(t *testing.T, dir string, limit quota.Limit) (*inode.Opener, *exports.Volume, []byte) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
 	mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)
@@ -101,21 +102,21 @@ func priceIn(t *testing.T, dir string) space.Prices {
 	return space.PricesOf(d)
 }
 
-func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, error) {
+func write(t *testing.T, o *inode.Opener, handle []byte, offset int64, n int) (int, error) {
 	t.Helper()
-	f, err := o.Open(netip.Addr{}, handle, UseWrite)
+	f, err := o.Open(netip.Addr{}, handle, inode.UseWrite)
 	mustDo(t, err)
 	defer f.Close()
 	wrote, _, err := f.WriteAt(make([]byte, n), offset)
 	return wrote, err
 }
 
-func create(t *testing.T, o *Opener, root []byte, name string) []byte {
+func create(t *testing.T, o *inode.Opener, root []byte, name string) []byte {
 	t.Helper()
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	defer LockNames(dir, dir).Unlock()
+	defer inode.LockNames(dir, dir).Unlock()
 	f, err := dir.Create(actas.AsProcess(), name, 0o644)
 	mustDo(t, err)
 	defer f.Close()
@@ -145,14 +146,14 @@ func TestLimit(t *testing.T) {
 	if st.Size != limit || st.Available > 3*blockSize {
 		t.Errorf("Statfs: %+v", st)
 	}
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	for what, make := range map[string]func() (*File, error){
-		"Create":  func() (*File, error) { return dir.Create(actas.AsProcess(), "new", 0o644) },
-		"Mkdir":   func() (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o755) },
-		"Mknod":   func() (*File, error) { return dir.Mknod(actas.AsProcess(), "new", TypeFIFO, 0o644, 0, 0) },
-		"Symlink": func() (*File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
+	for what, make := range map[string]func() (*inode.File, error){
+		"Create":  func() (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o644) },
+		"Mkdir":   func() (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o755) },
+		"Mknod":   func() (*inode.File, error) { return dir.Mknod(actas.AsProcess(), "new", inode.TypeFIFO, 0o644, 0, 0) },
+		"Symlink": func() (*inode.File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
 	} {
 		if _, err := make(); !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("%s past the limit: %v", what, err)
@@ -164,7 +165,7 @@ func TestLimit(t *testing.T) {
 	}
 
 	// A hole takes nothing, and what is taken away can be written again.
-	f, err := o.Open(netip.Addr{}, file, UseWrite)
+	f, err := o.Open(netip.Addr{}, file, inode.UseWrite)
 	mustDo(t, err)
 	mustDo(t, f.Truncate(actas.AsProcess(), 1<<30))
 	mustDo(t, f.Truncate(actas.AsProcess(), 0))
@@ -208,7 +209,7 @@ func TestNoFalseRefusal(t *testing.T) {
 			}
 		})
 	}
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	for range 100 {
@@ -224,7 +225,7 @@ func TestNoFalseRefusal(t *testing.T) {
 		}
 		made.Close()
 		mustDo(t, dir.Remove(actas.AsProcess(), "small"))
-		f, err := o.Open(netip.Addr{}, next, UseWrite)
+		f, err := o.Open(netip.Addr{}, next, inode.UseWrite)
 		mustDo(t, err)
 		mustDo(t, f.Truncate(actas.AsProcess(), 0))
 		f.Close()
@@ -259,7 +260,7 @@ func TestLookAgain(t *testing.T) {
 	if _, err := write(t, o, file, 0, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	o.inodes.close() // the last use
+	o.CloseCached() // the last use
 	mustDo(t, os.Truncate(filepath.Join(dir, "file"), 4096))
 	now := time.Now()
 	v.SettleDue(now)
@@ -293,7 +294,7 @@ func TestCountKeepsUp(t *testing.T) {
 	}
 	wg.Wait()
 	u := counted(t, v)
-	o.inodes.close() // the last use of every file
+	o.CloseCached() // the last use of every file
 	bytes, inodes := du(t, dir)
 	if diff := u.Bytes - bytes; diff > 1<<20 || diff < -1<<20 {
 		t.Errorf("%d bytes are counted, du finds %d", u.Bytes, bytes)
@@ -305,7 +306,7 @@ func TestCountKeepsUp(t *testing.T) {
 		t.Errorf("%+v are still reserved", reserved)
 	}
 	// What is charged twice, or never, shows when all is gone.
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	removeAll(t, o, top)
 	top.Close()
@@ -316,14 +317,14 @@ func TestCountKeepsUp(t *testing.T) {
 
 // churn makes, writes, links, renames and removes files in a directory of its
 // own and, with all others, in the first old ones.
-func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) {
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+func churn(t *testing.T, o *inode.Opener, root []byte, random *rand.Rand, own string) {
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer top.Close()
-	locked := LockNames(top, top)
+	locked := inode.LockNames(top, top)
 	made, err := top.Mkdir(actas.AsProcess(), own, 0o755)
 	locked.Unlock()
 	if err != nil {
@@ -344,14 +345,14 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 		if random.IntN(3) == 0 {
 			where = shared
 		}
-		d, err := o.Open(netip.Addr{}, where, UseNames)
+		d, err := o.Open(netip.Addr{}, where, inode.UseNames)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		name, other := fmt.Sprint("n", random.IntN(12)), fmt.Sprint("n", random.IntN(12))
-		var child *File
-		locked := LockNames(d, d)
+		var child *inode.File
+		locked := inode.LockNames(d, d)
 		// Of two clients only one succeeds with a name; either is right.
 		switch random.IntN(8) {
 		case 0, 1, 2:
@@ -359,7 +360,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 				child, err = d.Lookup([]byte(name))
 			}
 			if err == nil && child.Attr.IsRegular() {
-				if f, err := o.Open(netip.Addr{}, child.Handle(), UseWrite); err == nil {
+				if f, err := o.Open(netip.Addr{}, child.Handle(), inode.UseWrite); err == nil {
 					_, _, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
 					if random.IntN(4) == 0 {
 						_ = f.Truncate(actas.AsProcess(), uint64(random.IntN(100_000)))
@@ -389,7 +390,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 	}
 }
 
-func removeAll(t *testing.T, o *Opener, dir *File) {
+func removeAll(t *testing.T, o *inode.Opener, dir *inode.File) {
 	t.Helper()
 	for again := true; again; {
 		again = false
@@ -409,7 +410,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 			if err := dir.Remove(actas.AsProcess(), name); errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 				child, err := dir.Lookup([]byte(name))
 				mustDo(t, err)
-				below, err := o.Open(netip.Addr{}, child.Handle(), UseNames)
+				below, err := o.Open(netip.Addr{}, child.Handle(), inode.UseNames)
 				mustDo(t, err)
 				child.Close()
 				removeAll(t, o, below)
@@ -428,7 +429,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 func TestRemovedIsForgotten(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	before := counted(t, v)
-	dir, err := o.Open(netip.Addr{}, root, UseAttr)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	names := make([]string, 100)
 	for i := range names {
@@ -441,7 +442,7 @@ func TestRemovedIsForgotten(t *testing.T) {
 		mustDo(t, dir.Remove(actas.AsProcess(), name))
 	}
 	dir.Close()
-	o.inodes.close()
+	o.CloseCached()
 	if n := v.Account.Held().Charges; n > 1 { // the directory's
 		t.Errorf("%d charges are kept", n)
 	}
@@ -463,11 +464,11 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	open, err := os.Open(filepath.Join(dir, "file"))
 	mustDo(t, err)
 	defer open.Close()
-	f, err := o.Open(netip.Addr{}, root, UseAttr)
+	f, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	mustDo(t, f.Remove(actas.AsProcess(), "file"))
 	f.Close()
-	o.inodes.close()
+	o.CloseCached()
 	want := v.Account.Usage()
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(open.Fd()), &st))
@@ -489,20 +490,20 @@ func TestLookAtWhatIsGone(t *testing.T) {
 func TestChargeIsGivenBack(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	counted(t, v)
-	file := create(t, o, root, "file")               // is kept, open for writing
-	dir, err := o.Open(netip.Addr{}, root, UseNames) // so is the directory
+	file := create(t, o, root, "file")                     // is kept, open for writing
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames) // so is the directory
 	mustDo(t, err)
 	dir.Close()
 	want := v.Account.Held().Charges
 	for name, use := range map[string]func() error{
 		"SETATTR of the size": func() error {
-			f, err := o.Open(netip.Addr{}, file, UseAttr)
+			f, err := o.Open(netip.Addr{}, file, inode.UseAttr)
 			mustDo(t, err)
 			defer f.Close()
 			return f.Truncate(actas.AsProcess(), 4096)
 		},
 		"REMOVE": func() error {
-			dir, err := o.Open(netip.Addr{}, root, UseNames)
+			dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 			mustDo(t, err)
 			defer dir.Close()
 			return dir.Remove(actas.AsProcess(), "nothing")
@@ -517,7 +518,7 @@ func TestChargeIsGivenBack(t *testing.T) {
 			}
 		}
 	}
-	o.inodes.close()
+	o.CloseCached()
 	if n := v.Account.Held().Charges; n != 0 {
 		t.Errorf("%d charges are not given back", n)
 	}

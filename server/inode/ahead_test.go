@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestTakenBack(t *testing.T) {
 				if _, err := write(t, o, logFile, (4*round+i)*20<<10, 20<<10); err != nil {
 					t.Fatal(err)
 				}
-				o.inodes.close()
+				o.CloseCached()
 			}
 			now := time.Now()
 			v.SettleDue(now.Add(space.LookAfter + time.Second))

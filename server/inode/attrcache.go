@@ -120,6 +120,7 @@ func (o *Opener) remember(f *File, version uint64, now int64, surely bool) {
 func (o *Opener) rememberAs(r *locate.CachedHandle, a *disk.Attr, v *exports.Volume, version uint64, now int64) {
 	c := &locate.CachedAttrs{Attr: *a, Volume: &v.Files, Version: version, At: now}
 	c.Change = o.changes.old(fileKey{v.ID, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
+	c.Birth = r.Birth()
 	r.Attrs.Store(c)
 }
 

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"net/netip"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // As long as a change of a file is under way, what is remembered of it is not used, and what is
@@ -16,37 +17,37 @@ import (
 func TestAttrsDuringChange(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
-	top, err := o.Open(netip.Addr{}, root, UseAttr)
+	top, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	defer top.Close()
-	if !o.remembers(top.Volume) {
+	if !o.Remembers(top.Volume) {
 		t.Skip("no attributes are remembered on this disk")
 	}
-	time.Sleep(2 * tickMax)
+	time.Sleep(2 * inode.TickMax)
 	_, handle, err := top.Describe([]byte("f"), nil)
 	mustDo(t, err)
 	look := func() (remembered bool) {
 		t.Helper()
-		before := o.handles.Counts().Attrs
-		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
+		before := o.Kept().Handles.Attrs
+		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.AtOnce|inode.Recent)
 		mustDo(t, err)
 		if f == nil { // it is not open yet
-			f, err = o.Open(netip.Addr{}, handle, UseAttr)
+			f, err = o.Open(netip.Addr{}, handle, inode.UseAttr)
 			mustDo(t, err)
 		}
 		f.Close()
-		return o.handles.Counts().Attrs > before
+		return o.Kept().Handles.Attrs > before
 	}
 	look()
 	look()
 	if !look() {
 		t.Fatal("not remembered")
 	}
-	f, err := o.Open(netip.Addr{}, handle, UseAttr)
+	f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
 	mustDo(t, err)
 	defer f.Close()
-	mustDo(t, f.change(func() error {
-		err := f.change(func() error {
+	mustDo(t, f.Changing(func() error {
+		err := f.Changing(func() error {
 			for _, when := range []string{"during two changes", "again"} {
 				if look() {
 					t.Error("remembered " + when)
@@ -74,7 +75,7 @@ func TestAttrsDuringChange(t *testing.T) {
 func TestOpenRecent(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-	time.Sleep(2 * tickMax)
+	time.Sleep(2 * inode.TickMax)
 	for name, handle := range map[string][]byte{"root": root, "another": handleOf(t, o, root, "d")} {
 		at := dir
 		if name != "root" {
@@ -82,10 +83,10 @@ func TestOpenRecent(t *testing.T) {
 		}
 		mode := func() uint32 {
 			t.Helper()
-			f, err := o.Open(netip.Addr{}, handle, UseAttr|Recent)
+			f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.Recent)
 			mustDo(t, err)
 			defer f.Close()
-			if !o.remembers(f.Volume) || !f.Volume.Files.HasBirths() {
+			if !o.Remembers(f.Volume) || !f.Volume.Files.HasBirths() {
 				t.Skip("no attributes are remembered on this disk")
 			}
 			if _, err := f.Lookup([]byte("none")); err == nil {
@@ -94,23 +95,23 @@ func TestOpenRecent(t *testing.T) {
 			return f.Attr.Mode & 0o777
 		}
 		mustDo(t, os.Chmod(at, 0o711))
-		time.Sleep(attrsKept + 2*tickMax)
+		time.Sleep(inode.AttrsKept + 2*inode.TickMax)
 		mode() // it is open now, and remembered
 		mustDo(t, os.Chmod(at, 0o755))
 		if got := mode(); got != 0o711 {
 			t.Errorf("%s: mode %o: it was looked at again", name, got)
 		}
-		f, err := o.Open(netip.Addr{}, handle, UseAttr)
+		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
 		mustDo(t, err)
 		mustDo(t, f.Chmod(actas.AsProcess(), 0o700))
 		f.Close()
 		if got := mode(); got != 0o700 {
 			t.Errorf("%s: mode %o after a client's change", name, got)
 		}
-		time.Sleep(2 * tickMax)
+		time.Sleep(2 * inode.TickMax)
 		mode()
 		mustDo(t, os.Chmod(at, 0o755))
-		time.Sleep(attrsKept)
+		time.Sleep(inode.AttrsKept)
 		if got := mode(); got != 0o755 {
 			t.Errorf("%s: mode %o a second after a change on the disk", name, got)
 		}
@@ -121,29 +122,29 @@ func TestOpenRecent(t *testing.T) {
 // again.
 func TestLookAtNew(t *testing.T) {
 	o, root, _ := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer top.Close()
-	if !o.remembers(top.Volume) || !top.Volume.Files.HasBirths() {
+	if !o.Remembers(top.Volume) || !top.Volume.Files.HasBirths() {
 		t.Skip("no attributes are remembered on this disk")
 	}
-	names := LockNames(top, top)
+	names := inode.LockNames(top, top)
 	made, err := top.Create(actas.AsProcess(), "new", 0o640)
 	mustDo(t, err)
 	names.Unlock()
 	handle := made.Handle()
 	made.Close()
-	time.Sleep(2 * tickMax)
+	time.Sleep(2 * inode.TickMax)
 	look := func() (mode uint32, remembered bool) {
 		t.Helper()
-		before := o.handles.Counts().Attrs
-		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
+		before := o.Kept().Handles.Attrs
+		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.AtOnce|inode.Recent)
 		mustDo(t, err)
 		if f == nil {
 			t.Fatal("a file that was just made is not open")
 		}
 		defer f.Close()
-		return f.Attr.Mode & 0o777, o.handles.Counts().Attrs > before
+		return f.Attr.Mode & 0o777, o.Kept().Handles.Attrs > before
 	}
 	if _, remembered := look(); remembered {
 		t.Error("remembered before anybody had looked")
@@ -151,7 +152,7 @@ func TestLookAtNew(t *testing.T) {
 	if mode, remembered := look(); !remembered || mode != 0o640 {
 		t.Errorf("mode %o, remembered %v", mode, remembered)
 	}
-	f, err := o.Open(netip.Addr{}, handle, UseAttr)
+	f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
 	mustDo(t, err)
 	mustDo(t, f.Chmod(actas.AsProcess(), 0o600))
 	f.Close()
@@ -168,23 +169,23 @@ func TestRecent(t *testing.T) {
 	mustDo(t, os.WriteFile(path, make([]byte, 100), 0o600))
 	changed := time.Now().Add(-time.Hour)
 	mustDo(t, os.Chtimes(path, time.Now().Add(-time.Minute), changed))
-	time.Sleep(2 * tickMax)
+	time.Sleep(2 * inode.TickMax)
 	handle := handleOf(t, o, root, "f")
-	v := o.table.Volumes()[0]
-	if !o.remembers(v) || !v.Files.HasBirths() {
+	v := o.Table().Volumes()[0]
+	if !o.Remembers(v) || !v.Files.HasBirths() {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	// The ctime is later than the atime, which the first READ sets: as on a disk on which it never does.
 	v.FS.NoAtime = true
 	look := func(end int64) (size int64, remembered bool) {
 		t.Helper()
-		f, err := o.Open(netip.Addr{}, handle, UseRead)
+		f, err := o.Open(netip.Addr{}, handle, inode.UseRead)
 		mustDo(t, err)
 		defer f.Close()
-		before := o.handles.Counts().Attrs
+		before := o.Kept().Handles.Attrs
 		a, err := f.Recent(end)
 		mustDo(t, err)
-		return a.Size, o.handles.Counts().Attrs > before && a.Size >= end
+		return a.Size, o.Kept().Handles.Attrs > before && a.Size >= end
 	}
 	look(100)
 	look(100)
@@ -198,16 +199,16 @@ func TestRecent(t *testing.T) {
 	if size, _ := look(150); size != 200 {
 		t.Errorf("size %d after a READ up to 150", size)
 	}
-	f, err := o.Open(netip.Addr{}, handle, UseWrite)
+	f, err := o.Open(netip.Addr{}, handle, inode.UseWrite)
 	mustDo(t, err)
 	mustDo(t, f.Truncate(actas.AsProcess(), 300))
 	f.Close()
 	if size, remembered := look(100); size != 300 || remembered {
 		t.Errorf("after a client's change: size %d, remembered %v", size, remembered)
 	}
-	time.Sleep(attrsKept)
+	time.Sleep(inode.AttrsKept)
 	mustDo(t, os.Truncate(path, 400))
-	time.Sleep(attrsKept)
+	time.Sleep(inode.AttrsKept)
 	if size, _ := look(100); size != 400 {
 		t.Errorf("size %d a second after a change on the disk", size)
 	}
@@ -232,7 +233,7 @@ func TestKeepsAtime(t *testing.T) {
 		"strictatime":              {disk.FS{}, ago(time.Minute), ago(time.Hour), ago(time.Hour), false},
 	} {
 		a := disk.Attr{Atime: tt.atime, Mtime: tt.mtime, Ctime: tt.ctime}
-		if got := keepsAtime(&tt.FS, &a, now.UnixNano()); got != tt.want {
+		if got := inode.KeepsAtime(&tt.FS, &a, now.UnixNano()); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"encoding/hex"

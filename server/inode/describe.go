@@ -28,9 +28,12 @@ func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, *locate.CachedHan
 	handle = child.AppendHandle(handle)
 	var empty byte
 	var st unix.Statx_t
-	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
-		d := f.described(&st)
-		f.opener.handles.Put(&d, handle[at:])
+	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil {
+		child.Attr.Birth = disk.BirthOf(&st)
+		if lasting(&st) {
+			d := f.described(&st)
+			f.opener.handles.Put(&d, handle[at:])
+		}
 	}
 	return child.Attr, handle, nil, nil
 }
@@ -87,6 +90,29 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		known.Saw(&a)
 	}
 	return a, handle, known, nil
+}
+
+// Birth is when the file was made, in nanoseconds since 1970, or 0 where the disk does not know. It never changes, so it takes a
+// system call only once, as long as the file is kept open.
+func (f *File) Birth() int64 {
+	if f.Attr.Birth != 0 {
+		return f.Attr.Birth
+	}
+	if f.kept != nil {
+		if born := f.kept.born.Load(); born != 0 {
+			return born
+		}
+	}
+	var empty byte
+	var st unix.Statx_t
+	if disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil {
+		return 0
+	}
+	born := disk.BirthOf(&st)
+	if f.kept != nil {
+		f.kept.born.Store(born)
+	}
+	return born
 }
 
 // describing is the mask for statx(2).

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"bytes"
@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
 // What Describe remembers is what Lookup finds, whatever becomes of the names.
 func TestDescribe(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root, UseAttr)
+	top, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	same := func(when, name string) []byte {
@@ -35,6 +37,7 @@ func TestDescribe(t *testing.T) {
 		}
 		defer child.Close()
 		handle, ok := bytes.CutPrefix(handle, []byte("before"))
+		child.Attr.Birth = child.Birth()
 		if !ok || !bytes.Equal(handle, child.Handle()) || a != child.Attr {
 			t.Errorf("%s: handle %x and %+v, Lookup says %x and %+v", when, handle, a, child.Handle(), child.Attr)
 		}
@@ -46,15 +49,15 @@ func TestDescribe(t *testing.T) {
 	mustDo(t, os.Symlink("a", filepath.Join(dir, "link")))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	same("too young to be remembered", "a")
-	if n := o.handles.Counts().Cached; n != 0 {
+	if n := o.Kept().Handles.Cached; n != 0 {
 		t.Errorf("%d handles are remembered of files that were just made", n)
 	}
-	time.Sleep(bornBefore + 20*time.Millisecond)
+	time.Sleep(inode.BornBefore + 20*time.Millisecond)
 	for _, name := range []string{"a", "b", "link", "sub", ".", "gone"} {
 		same(name, name)
 		same(name+" again", name)
 	}
-	if c := o.handles.Counts(); c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
+	if c := o.Kept().Handles; c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
 		t.Errorf("%+v of five names", c)
 	}
 	write("a", "written")
@@ -69,9 +72,9 @@ func TestDescribe(t *testing.T) {
 		write("a", fmt.Sprint(i))
 		same(fmt.Sprint("made anew, ", i), "a")
 	}
-	o.handles.Evict()
-	o.handles.Evict()
-	if n := o.handles.Counts().Cached; n != 0 {
+	o.EvictHandles()
+	o.EvictHandles()
+	if n := o.Kept().Handles.Cached; n != 0 {
 		t.Errorf("%d handles are never forgotten", n)
 	}
 	same("after that", "sub")
@@ -89,7 +92,7 @@ func TestDescribe(t *testing.T) {
 // another meanwhile. CI looks ten times as often.
 func TestDescribeRenamed(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root, UseAttr)
+	top, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	handles := map[uint64][]byte{} // by the inode's number
@@ -103,12 +106,12 @@ func TestDescribeRenamed(t *testing.T) {
 		}
 		child.Close()
 	}
-	time.Sleep(bornBefore + 20*time.Millisecond) // so that they are remembered
+	time.Sleep(inode.BornBefore + 20*time.Millisecond) // so that they are remembered
 	ended, end := make(chan error), make(chan struct{})
 	go func() {
 		var err error
 		for done := false; !done && err == nil; {
-			err = unix.Renameat2(top.fd, "a", top.fd, "b", unix.RENAME_EXCHANGE)
+			err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "b"), unix.RENAME_EXCHANGE)
 			select {
 			case <-end:
 				done = true
@@ -123,8 +126,8 @@ func TestDescribeRenamed(t *testing.T) {
 		if !bytes.Equal(handle, handles[a.Ino]) {
 			t.Fatalf("inode %d is described with handle %x, not %x", a.Ino, handle, handles[a.Ino])
 		}
-		o.handles.Evict()
-		o.handles.Evict()
+		o.EvictHandles()
+		o.EvictHandles()
 	}
 	close(end)
 	mustDo(t, <-ended)
@@ -159,5 +162,31 @@ func TestNumberIn(t *testing.T) {
 		if got := test.FS.NumberIn(&test.id); got != test.want {
 			t.Errorf("%s: %d, not %d", test.name, got, test.want)
 		}
+	}
+}
+
+// A name may be another file's by the time that its change attribute is found: then handle
+// and attributes are that one's, too.
+func TestChangeOfReplaced(t *testing.T) {
+	o, root, dir := openerAt(t)
+	open := func(handle []byte) *inode.File {
+		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		return f
+	}
+	top, path := open(root), filepath.Join(dir, "a")
+	mustDo(t, os.WriteFile(path, nil, 0o600))
+	was, handle, err := top.Describe([]byte("a"), make([]byte, 0, locate.HandleMax))
+	mustDo(t, err)
+	mustDo(t, os.WriteFile(path+".new", []byte("data"), 0o600))
+	mustDo(t, os.Rename(path+".new", path))
+	change, a, now, err := top.ChangeOf([]byte("a"), handle, was)
+	mustDo(t, err)
+	f := open(now)
+	want, _, err := f.Change(f.Attr)
+	mustDo(t, err)
+	if a.Ino == was.Ino || a.Ino != f.Attr.Ino || a.Size != 4 || change != want {
+		t.Errorf("file %d of %d bytes with change %d; want file %d of 4 with %d, it was file %d", a.Ino, a.Size, change, f.Attr.Ino, want, was.Ino)
 	}
 }

@@ -88,7 +88,8 @@ type openFile struct {
 
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
-	looked  atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
+	born    atomic.Int64 // File.Birth; 0: nobody has asked
+	looked  atomic.Bool  // by an ACCESS or READ, whose next one may find its attributes remembered
 }
 
 // init has the descriptor be synced with what it shares with the file's others.

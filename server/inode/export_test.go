@@ -1,135 +1,136 @@
 package inode
 
 import (
-	"errors"
 	"log/slog"
-	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
-	"github.com/podnas/podnas/test/leaks"
-	"github.com/podnas/podnas/test/testdisk"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+// What tests know beside what the server's other parts call, and why.
 
-// renameIn renames in one directory.
-func renameIn(dir *File, name, newName string) error { return rename(dir, name, dir, newName) }
+// Times that tests wait for, and a size that they go beyond.
+const (
+	AttrsKept   = attrsKept
+	BornBefore  = bornBefore
+	ExtentsMost = extentsMost
+	FilesIdle   = filesIdle
+	SpareRecord = spareRecord
+	TickMax     = tickMax
+)
 
-// rename is Rename, whatever it has changed.
-func rename(from *File, name string, to *File, newName string) error {
-	_, err := from.Rename(actas.AsProcess(), name, to, newName)
-	return err
+// The forms of what is on the disk, which another version reads.
+var (
+	DecodeACL = decodeACL
+	EncodeACL = encodeACL
+)
+
+// OrphanName returns the name by which an orphan is kept.
+func OrphanName(volume uint64, id disk.FileID) string {
+	k := fileKey{volume, id}
+	return k.name()
 }
 
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+// KeepsAtime is how READ knows that the kernel leaves the atime alone; disks that are mounted in all ways are no test's.
+var KeepsAtime = keepsAtime
+
+// FewExtents returns how much of a range one system call changes.
+func (f *File) FewExtents(offset, end int64) int64 { return f.fewExtents(offset, end) }
+
+// Changing does something as a change of the file: a test can't stop a call in its midst.
+func (f *File) Changing(do func() error) error { return f.change(do) }
+
+// Table returns the exports.
+func (o *Opener) Table() *exports.Table { return o.table }
+
+// CloseCached closes all cached descriptors, so that files are found anew.
+func (o *Opener) CloseCached() { o.inodes.close() }
+
+// KeepAtMost sets how many descriptors are cached; a process has it from its own limit.
+func (o *Opener) KeepAtMost(n int64) { o.inodes.limit.Store(n) }
+
+// EvictHandles forgets what handles are of, as time does.
+func (o *Opener) EvictHandles() { o.handles.Evict() }
+
+// ForgetInside has all directories be looked for again, as time does.
+func (o *Opener) ForgetInside() { o.inside = locate.NewInside() }
+
+// BelieveInside has a directory be taken for one that is in its volume.
+func (o *Opener) BelieveInside(v *exports.Volume, id disk.FileID) {
+	o.inside.Put(&v.Files, &id, o.inside.Now())
 }
 
-// newTable is a table whose volumes are removed at the end of the test, which must have
-// closed all files by then.
-func newTable(t *testing.T) *exports.Table {
-	t.Helper()
-	table := &exports.Table{ByIndex: testdisk.ByIndex()}
-	t.Cleanup(func() {
-		for _, v := range table.Volumes() {
-			go table.Remove(v.ID)
-			select {
-			case <-v.Closed():
-			case <-time.After(20 * time.Second):
-				t.Errorf("%s does not end: the test has left a file open", v.Path)
+// Remembers reports whether attributes are remembered on the disk of a volume.
+func (o *Opener) Remembers(v *exports.Volume) bool { return o.remembers(v) }
+
+// OpenOwn opens a file that is open as path: no volume of a test has files of others.
+func (o *Opener) OpenOwn(v *exports.Volume, id disk.FileID, path int, use Use) (disk.Descriptor, error) {
+	return o.openOwn(v, id, path, use)
+}
+
+// Known counts what is in the table of inodes: files that are known by a key, if it is given, that are held, and
+// descriptors for data. Nothing of it must be left.
+func (o *Opener) Known(volume uint64, id disk.FileID) (files, held, data int) {
+	o.inodes.each(func(i *inode) {
+		if i.key == (fileKey{volume, id}) {
+			files++
+		}
+		if i.isHeldLocked() {
+			held++
+		}
+		for _, f := range i.open[UseRead:] {
+			if f != nil {
+				data++
 			}
 		}
 	})
-	return table
+	return files, held, data
 }
 
-// patiently opens a file as a client does that waits as long as it is asked to.
-func patiently(open func() (*File, error)) (f *File, err error) {
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
-		if f, err = open(); !errors.Is(err, unix.EAGAIN) {
-			break
+// Orphans counts the orphans.
+func (o *Opener) Orphans() int64 { return o.inodes.orphans.Load() }
+
+// PassIdle has what is unused be so for long.
+func (o *Opener) PassIdle() { o.inodes.sweeps.Add(int64(filesIdle / filesSweep)) }
+
+// Sweep closes what is idle, or syncs it first, as a goroutine does from time to time.
+func (o *Opener) Sweep() {
+	unsynced, _ := o.inodes.removeIdle()
+	for _, f := range unsynced {
+		o.syncer.Then(&f.File, f)
+		for users := 1; users > 0; time.Sleep(time.Millisecond) {
+			f.inode.shard.mu.Lock()
+			users = f.users
+			f.inode.shard.mu.Unlock()
 		}
 	}
-	return f, err
 }
 
-// walked has the index of a volume, if there is one, know what was made directly on the disk.
-func walked(v *exports.Volume) {
-	if x := v.Files.Index(); x != nil {
-		x.WalkOnce()
-	}
+// Cached is the descriptor of a File.
+type Cached struct{ *openFile }
+
+// Cached returns the descriptor, which outlives the File.
+func (f *File) Cached() Cached { return Cached{f.kept} }
+
+// IsKept reports whether it is in the cache.
+func (c Cached) IsKept() bool {
+	c.inode.shard.mu.Lock()
+	defer c.inode.shard.mu.Unlock()
+	return c.inode.open[c.use] == c.openFile
 }
 
-// openerOf is an Opener of the volumes in a table, until the end of the test.
-func openerOf(t *testing.T, table *exports.Table) *Opener {
-	t.Helper()
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
-	t.Cleanup(o.Close)
-	return o
+// StepsOfModes calls step after each step of what a kill may interrupt.
+func (o *Opener) StepsOfModes(step func(string)) { o.modes.step = step }
+
+// OpenModes is for a process that does not yet put right what is left, and RestoreModes does it then.
+func (o *Opener) OpenModes(records string) {
+	o.modes.open(records, true, slog.New(slog.DiscardHandler))
 }
 
-// volumeAt exports a new directory.
-func volumeAt(t *testing.T) (*exports.Table, *exports.Volume, string) {
-	t.Helper()
-	dir := t.TempDir()
-	table := newTable(t)
-	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: dir}))
-	v, ok := table.ByID(7)
-	if !ok {
-		t.Fatal("not in the table")
-	}
-	return table, v, dir
-}
-
-// What is open does not outlive the export.
-func TestOpenAfterRemove(t *testing.T) {
-	table, v, _ := volumeAt(t)
-	table.Remove(7)
-	if _, err := openerOf(t, table).OpenIn(v, disk.FileID{}, UseAttr); !errors.Is(err, unix.ESTALE) {
-		t.Errorf("OpenIn after Remove: %v, want ESTALE", err)
-	}
-}
-
-// Remove waits for what is under way, since the directory is then given away.
-func TestRemoveWaits(t *testing.T) {
-	table, v, _ := volumeAt(t)
-	d, err := openerOf(t, table).OpenIn(v, disk.FileID{}, UseAttr)
-	mustDo(t, err)
-	removed := make(chan struct{})
-	go func() {
-		table.Remove(7)
-		close(removed)
-	}()
-	select {
-	case <-removed:
-		t.Error("Remove returned while a directory was open")
-	case <-time.After(50 * time.Millisecond):
-	}
-	select {
-	case <-v.Closed():
-		t.Error("closed while a directory was open")
-	default:
-	}
-	d.Close()
-	<-removed
-	<-v.Closed()
-}
-
-// comesTrue waits for what happens soon.
-func comesTrue(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in ten seconds: %s", what)
-		}
-	}
+// RestoreModes puts right what is left, and reports whether more is.
+func (o *Opener) RestoreModes() (more bool) {
+	o.restoreModes()
+	return o.modes.some.Load()
 }

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"bytes"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
 // formed is a process that serves a volume with handles of a form.
-func formed(t *testing.T, dir string, form locate.Form, byIndex bool) (*Opener, *exports.Volume) {
+func formed(t *testing.T, dir string, form locate.Form, byIndex bool) (*inode.Opener, *exports.Volume) {
 	t.Helper()
 	table := newTable(t)
 	table.ByIndex = byIndex
@@ -54,7 +55,7 @@ func TestForms(t *testing.T) {
 				}
 				for of, handles := range all {
 					for name, h := range handles {
-						f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) })
+						f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseAttr) })
 						if err != nil {
 							t.Errorf("%s by index %t: the handle of %s of form %s: %v", form, byIndex, name, of, err)
 							continue
@@ -79,7 +80,7 @@ func TestForms(t *testing.T) {
 			for _, byIndex := range []bool{false, true} {
 				o, _ := formed(t, dir, form, byIndex)
 				for of, handles := range all {
-					_, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handles["d/file"], UseAttr) })
+					_, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, handles["d/file"], inode.UseAttr) })
 					if !errors.Is(err, unix.ESTALE) {
 						t.Errorf("%s by index %t: a removed file, by form %s: %v", form, byIndex, of, err)
 					}

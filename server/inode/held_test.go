@@ -1,10 +1,12 @@
-package inode
+package inode_test
 
 import (
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Where a file is that a client holds open is told by the path that it has now, or had.
@@ -12,16 +14,16 @@ func TestWhere(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "dir", "file"), nil, 0o600))
-	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "dir/file"), UseWrite)
+	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "dir/file"), inode.UseWrite)
 	mustDo(t, err)
 	h := f.Hold()
 	f.Close()
 	defer h.Close()
 	wants := func(path string, removed bool) {
 		t.Helper()
-		got, inode, gone := h.Where()
-		if got != path || inode == 0 || gone != removed {
-			t.Errorf("it is at %q, inode %d, removed %v; want %q, removed %v", got, inode, gone, path, removed)
+		got, ino, gone := h.Where()
+		if got != path || ino == 0 || gone != removed {
+			t.Errorf("it is at %q, inode %d, removed %v; want %q, removed %v", got, ino, gone, path, removed)
 		}
 	}
 	wants("dir/file", false)

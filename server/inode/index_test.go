@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -20,12 +20,13 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
 // indexed is a volume whose files are found by the index.
-func indexed(t *testing.T, dir string) (o *Opener, root []byte, x *locate.Index) {
+func indexed(t *testing.T, dir string) (o *inode.Opener, root []byte, x *locate.Index) {
 	t.Helper()
 	if err := locate.ProbeIndex(dir); err != nil {
 		t.Skip(err)
@@ -49,8 +50,8 @@ func settled(t *testing.T, x *locate.Index) {
 }
 
 // contentOf reads a file by its handle.
-func contentOf(o *Opener, h []byte) (string, error) {
-	f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseRead) })
+func contentOf(o *inode.Opener, h []byte) (string, error) {
+	f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseRead) })
 	if err != nil {
 		return "", err
 	}
@@ -66,16 +67,16 @@ func put(t *testing.T, content string, path ...string) {
 }
 
 // forgetOpen closes all cached descriptors, so that the files must be found.
-func forgetOpen(o *Opener) {
-	o.inodes.close()
+func forgetOpen(o *inode.Opener) {
+	o.CloseCached()
 }
 
-func (o *Opener) inDir(t *testing.T, dir []byte, do func(*File) error) {
+func inDir(t *testing.T, o *inode.Opener, dir []byte, do func(*inode.File) error) {
 	t.Helper()
-	f, err := o.Open(netip.Addr{}, dir, UseNames)
+	f, err := o.Open(netip.Addr{}, dir, inode.UseNames)
 	mustDo(t, err)
 	defer f.Close()
-	defer LockNames(f, f).Unlock()
+	defer inode.LockNames(f, f).Unlock()
 	mustDo(t, do(f))
 }
 
@@ -97,18 +98,18 @@ func TestIndexHardLinks(t *testing.T) {
 			}
 		}
 		found("the start")
-		o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), "a") })
+		inDir(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "a") })
 		found("its first name was removed")
-		f, err := o.Open(netip.Addr{}, h, UseAttr)
+		f, err := o.Open(netip.Addr{}, h, inode.UseAttr)
 		mustDo(t, err)
-		o.inDir(t, root, func(d *File) error { return f.Link(actas.AsProcess(), d, "c") })
+		inDir(t, o, root, func(d *inode.File) error { return f.Link(actas.AsProcess(), d, "c") })
 		f.Close()
-		o.inDir(t, handleOf(t, o, root, "d"), func(d *File) error { return d.Remove(actas.AsProcess(), "b") })
+		inDir(t, o, handleOf(t, o, root, "d"), func(d *inode.File) error { return d.Remove(actas.AsProcess(), "b") })
 		found("it got another name, and lost the second")
 		mustDo(t, os.Link(filepath.Join(dir, "c"), filepath.Join(dir, "d", "e")))
 		mustDo(t, os.Remove(filepath.Join(dir, "c")))
 		found("that was done directly on the disk")
-		o.inDir(t, root, func(d *File) error { return nil })
+		inDir(t, o, root, func(d *inode.File) error { return nil })
 		mustDo(t, os.Remove(filepath.Join(dir, "d", "e")))
 		forgetOpen(o)
 		if _, err := contentOf(o, h); !errors.Is(err, unix.ESTALE) {
@@ -118,8 +119,8 @@ func TestIndexHardLinks(t *testing.T) {
 		put(t, "two", dir, "x")
 		mustDo(t, os.Link(filepath.Join(dir, "x"), filepath.Join(dir, "y")))
 		h, _ = handleOf(t, o, root, "x"), handleOf(t, o, root, "y")
-		o.inDir(t, root, func(d *File) error { return renameIn(d, "x", "y") })
-		o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), "x") })
+		inDir(t, o, root, func(d *inode.File) error { return renameIn(d, "x", "y") })
+		inDir(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "x") })
 		forgetOpen(o)
 		if got, err := contentOf(o, h); got != "two" || err != nil {
 			t.Errorf("after a rename to itself: %q, %v", got, err)
@@ -154,25 +155,25 @@ func TestIndexUnknown(t *testing.T) {
 	put(t, "data", dir, "file")
 	o, _, x := indexed(t, dir)
 	settled(t, x)
-	gone := o.key.Handle(7, disk.InodeID(1<<40, &unix.Statx_t{}))
-	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
+	gone := locate.NewKey(make([]byte, 32)).Handle(7, disk.InodeID(1<<40, &unix.Statx_t{}))
+	if _, err := o.Open(netip.Addr{}, gone, inode.UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a file that never was: %v", err)
 	}
-	walks := o.table.IndexCounts().Walks
+	walks := o.Table().IndexCounts().Walks
 	for range 100 {
-		if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
+		if _, err := o.Open(netip.Addr{}, gone, inode.UseAttr); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("a file that never was: %v", err)
 		}
 	}
-	if o.table.IndexCounts().Walks != walks {
+	if o.Table().IndexCounts().Walks != walks {
 		t.Error("handles of files that do not exist have the volume walked")
 	}
 	// As after a change directly on the disk.
 	x.Doubt(0)
-	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ESTALE) {
+	if _, err := o.Open(netip.Addr{}, gone, inode.UseAttr); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ESTALE) {
 		t.Errorf("while nobody knows: %v", err)
 	}
-	if _, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, gone, UseAttr) }); !errors.Is(err, unix.ESTALE) {
+	if _, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, gone, inode.UseAttr) }); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("after a walk: %v", err)
 	}
 }
@@ -190,7 +191,7 @@ func TestIndexReusedInode(t *testing.T) {
 		var was, is unix.Stat_t
 		mustDo(t, unix.Stat(filepath.Join(dir, name), &was))
 		if n%2 == 0 {
-			o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), name) })
+			inDir(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), name) })
 		} else {
 			mustDo(t, os.Remove(filepath.Join(dir, name)))
 			forgetOpen(o)
@@ -266,14 +267,14 @@ func TestIndexRenamesWhileOpening(t *testing.T) {
 	var wg sync.WaitGroup
 	var renames atomic.Int64
 	wg.Go(func() {
-		from, err := o.Open(netip.Addr{}, root, UseNames)
+		from, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
 		defer from.Close()
-		to, err := o.Open(netip.Addr{}, inX, UseNames)
+		to, err := o.Open(netip.Addr{}, inX, inode.UseNames)
 		mustDo(t, err)
 		defer to.Close()
 		for !stop.Load() {
-			locked := LockNames(from, to)
+			locked := inode.LockNames(from, to)
 			err := errors.Join(rename(from, "a", to, "a"), rename(to, "a", from, "a"))
 			locked.Unlock()
 			if err != nil {
@@ -286,7 +287,7 @@ func TestIndexRenamesWhileOpening(t *testing.T) {
 	})
 	asked, opens := 0, 0
 	for deadline := time.Now().Add(time.Minute); renames.Load() < int64(testdisk.Rounds(1000, 10_000)) && time.Now().Before(deadline); opens++ {
-		d, err := x.Open(locate.IDIn(h), UseAttr.flags())
+		d, err := x.Open(locate.IDIn(h), disk.PathOnly)
 		switch {
 		case errors.Is(err, unix.EAGAIN): // none of 50 tries came between two renames
 			asked++
@@ -388,7 +389,7 @@ func TestIndexChangedByHand(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(c), 3))
 			for time.Now().Before(last) {
 				n := known[random.IntN(len(known))]
-				use := []Use{UseRead, UseWrite, UseAttr}[random.IntN(3)]
+				use := []inode.Use{inode.UseRead, inode.UseWrite, inode.UseAttr}[random.IntN(3)]
 				f, err := o.Open(netip.Addr{}, handles[n], use)
 				switch {
 				case errors.Is(err, unix.ESTALE):
@@ -402,14 +403,14 @@ func TestIndexChangedByHand(t *testing.T) {
 					return
 				}
 				want := content(n)
-				if use != UseAttr {
+				if use != inode.UseAttr {
 					b := make([]byte, len(want))
 					if _, err := f.ReadAt(b, 0); err != nil || string(b) != want {
 						t.Errorf("the handle of file %d leads to %q, %v", n, b, err)
 					}
 					right.Add(1)
 				}
-				if use == UseWrite {
+				if use == inode.UseWrite {
 					if _, _, err := f.WriteAt([]byte(want), int64(len(want))); err != nil {
 						t.Error(err)
 					}
@@ -444,7 +445,7 @@ func TestIndexChangedByHand(t *testing.T) {
 		return err
 	}))
 	t.Logf("%d files, %d changes on the disk; %d reads of the right files and %d writes to them, %d were told that it is gone, %d to wait; %d walks; %d files checked, of which clients had written %d",
-		files, changes, right.Load(), written.Load(), stale.Load(), wait.Load(), o.table.IndexCounts().Walks, checked, twice)
+		files, changes, right.Load(), written.Load(), stale.Load(), wait.Load(), o.Table().IndexCounts().Walks, checked, twice)
 	if written.Load() == 0 || stale.Load() == 0 || twice == 0 {
 		t.Error("nothing was tried")
 	}

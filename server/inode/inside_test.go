@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -13,17 +13,18 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
 // twoVolumes are volumes 1 and 2 beside each other on a disk, with the handles of their
 // roots.
-func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]string) {
+func twoVolumes(t *testing.T, disk string) (o *inode.Opener, roots [2][]byte, dirs [2]string) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
-	o = NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o = inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"one", "two"} {
 		dirs[i] = filepath.Join(disk, name)
 		mustDo(t, os.Mkdir(dirs[i], 0o755))
@@ -54,10 +55,10 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 			handles[name] = handleOf(t, o, roots[0], name)
 		}
 		open := func(name string) (errs []error) {
-			for _, open := range []func() (*File, error){
-				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr) },
-				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseNames) },
-				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr|AtOnce) },
+			for _, open := range []func() (*inode.File, error){
+				func() (*inode.File, error) { return o.Open(netip.Addr{}, handles[name], inode.UseAttr) },
+				func() (*inode.File, error) { return o.Open(netip.Addr{}, handles[name], inode.UseNames) },
+				func() (*inode.File, error) { return o.Open(netip.Addr{}, handles[name], inode.UseAttr|inode.AtOnce) },
 			} {
 				f, err := patiently(open)
 				errs = append(errs, err)
@@ -69,7 +70,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 		}
 		check := func(where string, inside bool) {
 			t.Helper()
-			forgetInside(o) // what was known is too old
+			o.ForgetInside() // what was known is too old
 			for name := range handles {
 				dir := name != "a/b/file"
 				for i, err := range open(name) {
@@ -82,7 +83,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 						t.Errorf("%s is %s: %v", name, where, err)
 					}
 				}
-				f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr) })
+				f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, handles[name], inode.UseAttr) })
 				if err != nil || !dir {
 					if err == nil {
 						f.Close()
@@ -136,7 +137,7 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 		}
 		use := func() (stale int) {
 			for _, h := range handles {
-				f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) })
+				f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseAttr) })
 				switch {
 				case errors.Is(err, unix.ESTALE):
 					stale++
@@ -157,9 +158,6 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 		}
 	})
 }
-
-// forgetInside has all directories be checked again.
-func forgetInside(o *Opener) { o.inside = locate.NewInside() }
 
 // nested makes directories in one another, each called d, until the test ends.
 func nested(t *testing.T, dir string, depth int) (deepest disk.FileID) {
@@ -194,11 +192,11 @@ func TestDeepDirectories(t *testing.T) {
 	o, _, dir := openerAt(t)
 	const depth = 4000
 	id := nested(t, dir, depth)
-	v, _ := o.table.ByID(7)
+	v, _ := o.Table().ByID(7)
 	walked(v)
-	id, err := o.own(v, id)
+	id, err := o.Own(v.ID, id)
 	mustDo(t, err)
-	deep := o.key.Handle(v.ID, id)
+	deep := locate.NewKey(make([]byte, 32)).Handle(v.ID, id)
 	// fastest of some, as the machine may be busy.
 	fastest := func(look func()) time.Duration {
 		best := time.Hour
@@ -210,8 +208,8 @@ func TestDeepDirectories(t *testing.T) {
 		return best
 	}
 	got := fastest(func() {
-		forgetInside(o)
-		f, err := o.Open(netip.Addr{}, deep, UseAttr)
+		o.ForgetInside()
+		f, err := o.Open(netip.Addr{}, deep, inode.UseAttr)
 		mustDo(t, err)
 		defer f.Close()
 		parent, err := o.Parent(f)
@@ -219,7 +217,7 @@ func TestDeepDirectories(t *testing.T) {
 		parent.Close()
 	})
 	oneByOne := fastest(func() {
-		at, err := v.Files.Open(id, UseAttr.flags())
+		at, err := v.Files.Open(id, disk.PathOnly)
 		mustDo(t, err)
 		for at := at; ; {
 			fd, err := unix.Openat(at.FD(), "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -247,7 +245,7 @@ func TestWayUp(t *testing.T) {
 	o, _, dir := openerAt(t)
 	const depth = 40
 	nested(t, dir, depth)
-	v, _ := o.table.ByID(7)
+	v, _ := o.Table().ByID(7)
 	path := dir
 	for n := range depth {
 		path = filepath.Join(path, "d")
@@ -255,8 +253,7 @@ func TestWayUp(t *testing.T) {
 		mustDo(t, err)
 		id, err := v.Files.Identify(fd, nil)
 		mustDo(t, err)
-		forgetInside(o)
-		if err := o.inside.Find(&v.Files, &id, fd); err != nil {
+		if err := locate.NewInside().Find(&v.Files, &id, fd); err != nil {
 			t.Errorf("%d below the root: %v", n+1, err)
 		}
 		mustDo(t, unix.Close(fd))

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -47,7 +48,7 @@ func (*keptVolume) path(n int) string { return fmt.Sprintf("d%d/below/file%d", n
 
 // keptProcess is a process that serves the volume.
 type keptProcess struct {
-	*Opener
+	*inode.Opener
 
 	t      *testing.T
 	root   []byte
@@ -81,7 +82,7 @@ func (k *keptVolume) begin() *keptProcess {
 	table.ByIndex, table.Indexes.Walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
 	table.Indexes.Keep(filepath.Dir(k.file))
 	mustDo(k.T, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: k.dir}))
-	p.Opener = NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
+	p.Opener = inode.NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	v, _ := table.ByID(7)
 	var err error
 	p.root, err = p.Root(v)
@@ -115,10 +116,10 @@ func (p *keptProcess) loaded() {
 func (p *keptProcess) end(killed bool) {
 	p.t.Helper()
 	if !killed {
-		p.table.LastIndexes()
+		p.Table().LastIndexes()
 	}
 	p.Close()
-	p.table.Remove(7)
+	p.Table().Remove(7)
 }
 
 // made begins a process that has walked, and returns it with the handles of some files.
@@ -137,7 +138,7 @@ func (k *keptVolume) made() (p *keptProcess, handles map[int][]byte) {
 func (p *keptProcess) finds(what string, handles map[int][]byte) {
 	p.t.Helper()
 	for n, h := range handles {
-		f, err := p.Open(netip.Addr{}, h, UseRead)
+		f, err := p.Open(netip.Addr{}, h, inode.UseRead)
 		if err != nil {
 			p.t.Errorf("%s: file %d: %v", what, n, err)
 			continue
@@ -156,9 +157,9 @@ func TestKeptIndex(t *testing.T) {
 	k := newKeptVolume(t)
 	p, handles := k.made()
 	p.finds("at first", handles)
-	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
-	var made *File
-	p.inDir(t, p.root, func(d *File) (err error) {
+	inDir(t, p.Opener, p.root, func(d *inode.File) error { return renameIn(d, "d3", "renamed") })
+	var made *inode.File
+	inDir(t, p.Opener, p.root, func(d *inode.File) (err error) {
 		made, err = d.Create(actas.AsProcess(), "new", 0o644)
 		return err
 	})
@@ -202,7 +203,7 @@ func TestKeptIndexStale(t *testing.T) {
 	p = k.begin()
 	p.loaded()
 	open := func(n int) error {
-		f, err := p.Open(netip.Addr{}, handles[n], UseAttr)
+		f, err := p.Open(netip.Addr{}, handles[n], inode.UseAttr)
 		if err == nil {
 			f.Close()
 		}
@@ -286,8 +287,8 @@ func TestKeptIndexFails(t *testing.T) {
 	settled(t, p.x)
 	comesTrue(t, "it is said", func() bool { return strings.Contains(p.logged(), "can't be kept") })
 	h := handleOf(t, p.Opener, p.root, k.path(5))
-	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
-	p.table.SaveIndexes()
+	inDir(t, p.Opener, p.root, func(d *inode.File) error { return renameIn(d, "d3", "renamed") })
+	p.Table().SaveIndexes()
 	p.end(false)
 	if n := strings.Count(p.logged(), "can't be kept"); n != 1 {
 		t.Errorf("it is said %d times: %s", n, p.logged())
@@ -318,8 +319,8 @@ func TestKeptIndexOtherDisks(t *testing.T) {
 		go p.letWalk()
 		settled(t, p.x)
 		h := handleOf(t, p.Opener, p.root, k.path(5))
-		p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", what) })
-		p.inDir(t, p.root, func(d *File) error { return renameIn(d, what, "d3") })
+		inDir(t, p.Opener, p.root, func(d *inode.File) error { return renameIn(d, "d3", what) })
+		inDir(t, p.Opener, p.root, func(d *inode.File) error { return renameIn(d, what, "d3") })
 		comesTrue(t, what+": it is said", func() bool {
 			p.volume.Files.Save()
 			return strings.Contains(p.logged(), "can't be kept")
@@ -353,8 +354,8 @@ func TestKeptIndexGoes(t *testing.T) {
 	if a, err := os.Stat(k.file); err != nil || a.Mode() != 0o600 {
 		t.Fatalf("%v, %v", a, err)
 	}
-	mustDo(t, p.table.Indexes.Forget(7))
-	mustDo(t, p.table.Indexes.Forget(7))
+	mustDo(t, p.Table().Indexes.Forget(7))
+	mustDo(t, p.Table().Indexes.Forget(7))
 	table := newTable(t)
 	table.ByIndex = false
 	table.Indexes.Keep(filepath.Dir(k.file))

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -83,7 +84,7 @@ func TestLargestSizes(t *testing.T) {
 		p := make([]byte, 256<<10)
 		for i := range 3000 {
 			n := random.IntN(len(handles))
-			f, err := o.Open(netip.Addr{}, handles[n], UseWrite)
+			f, err := o.Open(netip.Addr{}, handles[n], inode.UseWrite)
 			mustDo(t, err)
 			at := aboutLargest(random)
 			count := random.IntN(3) * random.IntN(len(p)/2)
@@ -137,7 +138,7 @@ func TestSparseWindow(t *testing.T) {
 				random := rand.New(rand.NewPCG(2, uint64(client)))
 				p := make([]byte, 128<<10)
 				for i := range 100 {
-					f, err := o.Open(netip.Addr{}, own, UseWrite)
+					f, err := o.Open(netip.Addr{}, own, inode.UseWrite)
 					if err != nil {
 						t.Error(err)
 						return
@@ -170,12 +171,12 @@ func TestInodesTakeRoom(t *testing.T) {
 		price := priceIn(t, dir).Inode
 		o, v, root := countedTo(t, dir, quota.Limit{Bytes: limit})
 		counted(t, v)
-		top, err := o.Open(netip.Addr{}, root, UseNames)
+		top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
 		defer top.Close()
 		made := 0
 		for err == nil && made < 10_000 {
-			var d *File
+			var d *inode.File
 			if d, err = top.Mkdir(actas.AsProcess(), fmt.Sprint(made), 0o755); err == nil {
 				d.Close()
 				made++
@@ -195,7 +196,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		var wg sync.WaitGroup
 		for client := range 8 {
 			wg.Go(func() {
-				dir, err := o.Open(netip.Addr{}, root, UseNames)
+				dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 				if err != nil {
 					t.Error(err)
 					return
@@ -203,8 +204,8 @@ func TestInodesTakeRoom(t *testing.T) {
 				defer dir.Close()
 				for i := range most {
 					name := fmt.Sprint("c", client, "-", i)
-					var f *File
-					locked := LockNames(dir, dir)
+					var f *inode.File
+					locked := inode.LockNames(dir, dir)
 					switch i % 4 {
 					case 0:
 						f, err = dir.Create(actas.AsProcess(), name, 0o644)
@@ -213,7 +214,7 @@ func TestInodesTakeRoom(t *testing.T) {
 					case 2:
 						f, err = dir.Symlink(actas.AsProcess(), "to", name)
 					case 3:
-						f, err = dir.Mknod(actas.AsProcess(), name, TypeFIFO, 0o644, 0, 0)
+						f, err = dir.Mknod(actas.AsProcess(), name, inode.TypeFIFO, 0o644, 0, 0)
 					}
 					locked.Unlock()
 					if err == nil {
@@ -243,7 +244,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		mustDo(t, err)
 		handle := f.Handle()
 		f.Close()
-		data, err := o.Open(netip.Addr{}, handle, UseWrite)
+		data, err := o.Open(netip.Addr{}, handle, inode.UseWrite)
 		mustDo(t, err)
 		if _, _, err := data.WriteAt([]byte("text"), 0); !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("past the limit: %v", err)
@@ -262,7 +263,7 @@ func TestNamesTakeRoom(t *testing.T) {
 	onEachDisk(t, func(t *testing.T, dir string) {
 		o, v, root := countedAt(t, dir, limit)
 		counted(t, v)
-		top, err := o.Open(netip.Addr{}, root, UseNames)
+		top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
 		for _, name := range []string{"a", "b", "c", "d"} {
 			d, err := top.Mkdir(actas.AsProcess(), name, 0o755)
@@ -344,12 +345,12 @@ func TestNamesTakeRoom(t *testing.T) {
 	})
 }
 
-func dirAt(t *testing.T, o *Opener, top *File, name string) *File {
+func dirAt(t *testing.T, o *inode.Opener, top *inode.File, name string) *inode.File {
 	t.Helper()
 	f, err := top.Lookup([]byte(name))
 	mustDo(t, err)
 	defer f.Close()
-	d, err := o.Open(netip.Addr{}, f.Handle(), UseNames)
+	d, err := o.Open(netip.Addr{}, f.Handle(), inode.UseNames)
 	mustDo(t, err)
 	return d
 }
@@ -362,7 +363,7 @@ func TestAllocatedAhead(t *testing.T) {
 		o, v, root := countedAt(t, dir, limit)
 		counted(t, v)
 		for i := range files {
-			f, err := o.Open(netip.Addr{}, create(t, o, root, fmt.Sprint(i)), UseWrite)
+			f, err := o.Open(netip.Addr{}, create(t, o, root, fmt.Sprint(i)), inode.UseWrite)
 			mustDo(t, err)
 			for at := int64(0); err == nil && at < limit/files; at += 256 << 10 {
 				_, _, err = f.WriteAt(make([]byte, 256<<10), at)
@@ -390,7 +391,7 @@ func TestAllocatedAhead(t *testing.T) {
 				t.Errorf("%d bytes are left to the volume when another can write nothing", full)
 			}
 		}
-		o.inodes.close()
+		o.CloseCached()
 		eventually(t, func() bool {
 			closed, _ := du(t, dir)
 			return closed <= limit+files*aheadMax

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // All calls lock two directories in the same order, and one that is given twice only once.
 func TestLockNames(t *testing.T) {
 	o, root, dir := openerAt(t)
-	var open []*File
+	var open []*inode.File
 	for _, name := range []string{"a", "b"} {
 		mustDo(t, os.Mkdir(filepath.Join(dir, name), 0o755))
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseNames)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), inode.UseNames)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
 		open = append(open, f)
@@ -29,10 +30,10 @@ func TestLockNames(t *testing.T) {
 	var inA, inB int // guarded by the locks
 	const rounds = 1000
 	var wg sync.WaitGroup
-	for _, pair := range [][2]*File{{a, b}, {b, a}, {a, a}, {b, b}} {
+	for _, pair := range [][2]*inode.File{{a, b}, {b, a}, {a, a}, {b, b}} {
 		wg.Go(func() {
 			for range rounds {
-				locked := LockNames(pair[0], pair[1])
+				locked := inode.LockNames(pair[0], pair[1])
 				if pair[0] == a || pair[1] == a {
 					inA++
 				}
@@ -52,15 +53,15 @@ func TestLockNames(t *testing.T) {
 // A call that locks a directory after another call has changed it gets the new attributes.
 func TestStatLocked(t *testing.T) {
 	o, root, _ := openerAt(t)
-	open := func() *File {
-		f, err := o.Open(netip.Addr{}, root, UseNames)
+	open := func() *inode.File {
+		f, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
 		return f
 	}
 	first, second := open(), open()
-	for i, f := range []*File{first, second} {
-		locked := LockNames(f, f)
+	for i, f := range []*inode.File{first, second} {
+		locked := inode.LockNames(f, f)
 		got, err := f.StatLocked()
 		mustDo(t, err)
 		want, err := f.Stat()
@@ -80,11 +81,11 @@ func TestStatLocked(t *testing.T) {
 func TestStatLockedAfterAnother(t *testing.T) {
 	o, root, dir := openerAt(t)
 	for _, found := range []bool{true, false} {
-		first, err := o.Open(netip.Addr{}, root, UseNames)
+		first, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
-		second, err := o.Open(netip.Addr{}, root, UseNames)
+		second, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
-		locked := LockNames(first, first)
+		locked := inode.LockNames(first, first)
 		after, err := first.Stat()
 		mustDo(t, err)
 		if found {
@@ -95,7 +96,7 @@ func TestStatLockedAfterAnother(t *testing.T) {
 		mustDo(t, err)
 		mode := info.Mode().Perm() ^ 0o010 // not by a client
 		mustDo(t, os.Chmod(dir, mode))
-		locked = LockNames(second, second)
+		locked = inode.LockNames(second, second)
 		before, err := second.StatLocked()
 		mustDo(t, err)
 		locked.Unlock()
@@ -112,14 +113,14 @@ func TestStatLockedRemoved(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 	handle := handleOf(t, o, root, "d")
-	first, err := o.Open(netip.Addr{}, handle, UseNames)
+	first, err := o.Open(netip.Addr{}, handle, inode.UseNames)
 	mustDo(t, err)
 	first.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "d"))) // not by a client
-	again := func() (*File, error) { return o.Open(netip.Addr{}, handle, UseNames) }
+	again := func() (*inode.File, error) { return o.Open(netip.Addr{}, handle, inode.UseNames) }
 	f, err := patiently(again)
 	if err == nil {
-		locked := LockNames(f, f)
+		locked := inode.LockNames(f, f)
 		_, err = f.StatLocked()
 		locked.Unlock()
 		f.Close()
@@ -140,13 +141,13 @@ func TestStatLockedAtFirst(t *testing.T) {
 		var calls sync.WaitGroup
 		for call := range 4 {
 			calls.Go(func() {
-				f, err := o.Open(netip.Addr{}, root, UseNames)
+				f, err := o.Open(netip.Addr{}, root, inode.UseNames)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer f.Close()
-				defer LockNames(f, f).Unlock()
+				defer inode.LockNames(f, f).Unlock()
 				got, err := f.StatLocked()
 				if err != nil {
 					t.Error(err)
@@ -166,6 +167,6 @@ func TestStatLockedAtFirst(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		o.inodes.close() // none of them is cached
+		o.CloseCached() // none of them is cached
 	}
 }

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -15,13 +15,14 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
 // restarted exports a directory whose count can't begin before begin is called, as at a
 // start with many volumes.
-func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *Opener, v *exports.Volume, root []byte, begin func()) {
+func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *inode.Opener, v *exports.Volume, root []byte, begin func()) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
@@ -31,7 +32,7 @@ func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *Opener, v
 		table.Scans <- struct{}{}
 	}
 	mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
-	o = NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
+	o = inode.NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	v, _ = table.ByID(1)
 	root, err := o.Root(v)
 	mustDo(t, err)
@@ -69,9 +70,9 @@ func usedBy(v *exports.Volume) usage {
 }
 
 // fill writes to new files until an error that is not the kernel's, and tells how much.
-func fill(t *testing.T, o *Opener, root []byte, prefix string) (int64, error) {
+func fill(t *testing.T, o *inode.Opener, root []byte, prefix string) (int64, error) {
 	t.Helper()
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	total := int64(0)
@@ -105,7 +106,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 		mustDo(t, err)
 		o := first
 		for _, end := range []string{"an orderly end", "a kill"} {
-			o.inodes.close()
+			o.CloseCached()
 			if end == "an orderly end" {
 				v.Account.LastMark()
 			}
@@ -123,7 +124,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			}
 			below(t, dir, limit, 1<<20)
 			// What is removed makes room, though nobody has counted it.
-			top, err := o.Open(netip.Addr{}, root, UseNames)
+			top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 			mustDo(t, err)
 			if end == "an orderly end" {
 				mustDo(t, top.Remove(actas.AsProcess(), "big"))
@@ -143,7 +144,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			below(t, dir, limit, 1<<20)
 			names, err := filepath.Glob(filepath.Join(dir, end+"*"))
 			mustDo(t, err)
-			top, err = o.Open(netip.Addr{}, root, UseNames)
+			top, err = o.Open(netip.Addr{}, root, inode.UseNames)
 			mustDo(t, err)
 			for _, name := range names[:len(names)/2] {
 				mustDo(t, top.Remove(actas.AsProcess(), filepath.Base(name)))
@@ -180,9 +181,9 @@ func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 }
 
 // makeMany makes directories until one is refused.
-func makeMany(t *testing.T, o *Opener, v *exports.Volume) (int, error) {
+func makeMany(t *testing.T, o *inode.Opener, v *exports.Volume) (int, error) {
 	t.Helper()
-	top, err := o.OpenIn(v, disk.FileID{}, UseNames)
+	top, err := o.OpenIn(v, disk.FileID{}, inode.UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	for made := 0; ; made++ {
@@ -268,7 +269,7 @@ func TestMarkFollows(t *testing.T) {
 		mustDo(t, err)
 		check("while it grows")
 	}
-	f, err := o.Open(netip.Addr{}, file, UseWrite)
+	f, err := o.Open(netip.Addr{}, file, inode.UseWrite)
 	mustDo(t, err)
 	mustDo(t, f.Truncate(actas.AsProcess(), 1<<20))
 	f.Close()
@@ -299,7 +300,7 @@ func TestNotCredited(t *testing.T) {
 		put := func(name string) {
 			mustDo(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 4<<20), 0o644))
 		}
-		top, err := o.Open(netip.Addr{}, root, UseNames)
+		top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
 		defer top.Close()
 		for i := range 4 {

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"fmt"
@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -33,7 +34,7 @@ func asUser(t *testing.T, keeps ...uintptr) bool {
 
 // process is an Opener as a process of the only user has one.
 type process struct {
-	*Opener
+	*inode.Opener
 
 	volume *exports.Volume
 }
@@ -46,9 +47,9 @@ func beginProcess(t *testing.T, disk, records string, byIndex, restores bool) *p
 	if !restores {
 		table.Modes = ""
 	}
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	if !restores {
-		o.modes.open(records, true, o.log)
+		o.OpenModes(records)
 	}
 	v, _ := table.ByID(7)
 	return &process{o, v}
@@ -56,11 +57,11 @@ func beginProcess(t *testing.T, disk, records string, byIndex, restores bool) *p
 
 func (p *process) end() {
 	p.Close()
-	p.table.Remove(7)
+	p.Table().Remove(7)
 }
 
 // use opens a file of the volume, and closes it.
-func (p *process) use(t *testing.T, name string, use Use) error {
+func (p *process) use(t *testing.T, name string, use inode.Use) error {
 	t.Helper()
 	root, err := p.Root(p.volume)
 	mustDo(t, err)
@@ -72,15 +73,15 @@ func (p *process) use(t *testing.T, name string, use Use) error {
 }
 
 // killed uses a file, and is killed after a step. It is false if there are fewer.
-func (p *process) killed(t *testing.T, name string, use Use, step int) (was bool) {
+func (p *process) killed(t *testing.T, name string, use inode.Use, step int) (was bool) {
 	t.Helper()
 	done := make(chan struct{})
-	p.modes.step = func(string) {
+	p.StepsOfModes(func(string) {
 		if step--; step == 0 {
 			was = true
 			runtime.Goexit() // no way back: what would be undone stays
 		}
-	}
+	})
 	go func() {
 		defer close(done)
 		if err := p.use(t, name, use); err != nil {
@@ -110,7 +111,7 @@ func modeOf(t *testing.T, path string) uint32 {
 	t.Helper()
 	var st unix.Stat_t
 	mustDo(t, unix.Stat(path, &st))
-	return st.Mode & allModes
+	return st.Mode & 0o7777
 }
 
 func recordsIn(t *testing.T, dir string) (names []string) {
@@ -118,7 +119,7 @@ func recordsIn(t *testing.T, dir string) (names []string) {
 	entries, err := os.ReadDir(dir)
 	mustDo(t, err)
 	for _, e := range entries {
-		if e.Name() != spareRecord {
+		if e.Name() != inode.SpareRecord {
 			names = append(names, e.Name())
 		}
 	}
@@ -148,16 +149,16 @@ func killedAtEveryStep(t *testing.T, byIndex bool) {
 	for _, tt := range []struct {
 		name string
 		mode uint32
-		use  Use
+		use  inode.Use
 		read bool // it takes only a right to read
 	}{
-		{"file", 0, UseWrite, false},
-		{"file", 0o400, UseWrite, false},
-		{"file", 0o4070, UseWrite, false},
-		{"file", 0, UseRead, true},
-		{"file", 0o200, UseRead, true},
-		{"dir", 0o300, UseNames, true},
-		{"dir", 0o3311, UseNames, true},
+		{"file", 0, inode.UseWrite, false},
+		{"file", 0o400, inode.UseWrite, false},
+		{"file", 0o4070, inode.UseWrite, false},
+		{"file", 0, inode.UseRead, true},
+		{"file", 0o200, inode.UseRead, true},
+		{"dir", 0o300, inode.UseNames, true},
+		{"dir", 0o3311, inode.UseNames, true},
 	} {
 		if tt.read && !byIndex {
 			continue
@@ -173,7 +174,7 @@ func killedAtEveryStep(t *testing.T, byIndex bool) {
 }
 
 // killedAt has a process killed after a step, and another one begin. It is false if there are fewer.
-func killedAt(t *testing.T, byIndex bool, name string, mode uint32, use Use, step int) bool {
+func killedAt(t *testing.T, byIndex bool, name string, mode uint32, use inode.Use, step int) bool {
 	t.Helper()
 	disk, records := t.TempDir(), filepath.Join(t.TempDir(), "modes")
 	path := filepath.Join(disk, name)
@@ -216,7 +217,7 @@ func TestLeftModes(t *testing.T) {
 		t.Helper()
 		root, err := p.Root(p.volume)
 		mustDo(t, err)
-		f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, "file"), UseAttr)
+		f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, "file"), inode.UseAttr)
 		mustDo(t, err)
 		defer f.Close()
 		mustDo(t, f.Chmod(actas.AsProcess(), mode))
@@ -250,36 +251,20 @@ func TestLeftModes(t *testing.T) {
 			mustDo(t, os.WriteFile(path, []byte("content"), 0o600))
 			mustDo(t, unix.Chmod(path, tt.mode))
 			first := beginProcess(t, disk, records, true, true)
-			if !first.killed(t, "file", UseWrite, 2) || modeOf(t, path) != tt.mode|0o600 {
+			if !first.killed(t, "file", inode.UseWrite, 2) || modeOf(t, path) != tt.mode|0o600 {
 				t.Fatalf("the mode is not widened: %o", modeOf(t, path))
 			}
 			first.died(t, disk)
 			next := beginProcess(t, disk, records, true, false)
 			tt.then(t, next, path)
-			next.restoreModes()
+			more := next.RestoreModes()
 			if mode := modeOf(t, path); mode != tt.wants {
 				t.Errorf("mode %o, want %o", mode, tt.wants)
 			}
-			if left := recordsIn(t, records); len(left) > 0 || next.modes.some.Load() {
+			if left := recordsIn(t, records); len(left) > 0 || more {
 				t.Errorf("records: %q", left)
 			}
 			next.end()
 		})
-	}
-}
-
-// TestModeRecords: the name of a record is all that it has, and any other name is none.
-func TestModeRecords(t *testing.T) {
-	r := modeRecord{fileKey{7, disk.NewFileID([]byte{1, 2, 3})}, 0o4050, 0o600}
-	if got, ok := parseModeRecord(r.name()); !ok || got != r {
-		t.Errorf("%s is %+v", r.name(), got)
-	}
-	for _, name := range []string{
-		"", spareRecord, r.key.name(), "0000000000000007-010203-4050-600x", "0000000000000007-010203-14050-600", "0000000000000007-010203-4050-777",
-		"7-010203-4050-600", "0000000000000007--4050-600", "0000000000000007-01020g-4050-600", "0000000000000007-010203--600", "0000000000000007-010203-4050-600-1",
-	} {
-		if got, ok := parseModeRecord(name); ok {
-			t.Errorf("%q is %+v", name, got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -30,11 +31,11 @@ func needNative(t *testing.T) {
 }
 
 // openerAt is a volume with an Opener, and the handle of its root.
-func openerAt(t *testing.T) (o *Opener, root []byte, dir string) {
+func openerAt(t *testing.T) (o *inode.Opener, root []byte, dir string) {
 	t.Helper()
 	needNative(t)
 	table, v, dir := volumeAt(t)
-	o = NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o = inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	root, err := o.Root(v)
 	mustDo(t, err)
@@ -42,11 +43,11 @@ func openerAt(t *testing.T) (o *Opener, root []byte, dir string) {
 }
 
 // handleOf looks a path up from the root.
-func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
+func handleOf(t *testing.T, o *inode.Opener, root []byte, path string) []byte {
 	t.Helper()
 	h := root
 	for _, name := range strings.Split(path, "/") {
-		dir, err := o.Open(netip.Addr{}, h, UseAttr)
+		dir, err := o.Open(netip.Addr{}, h, inode.UseAttr)
 		mustDo(t, err)
 		child, err := dir.Lookup([]byte(name))
 		dir.Close()
@@ -64,25 +65,25 @@ func TestHandlesLastAsLongAsFiles(t *testing.T) {
 	h := handleOf(t, o, root, "a/b/file")
 	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
 	mustDo(t, os.Rename(filepath.Join(dir, "c", "b", "file"), filepath.Join(dir, "moved")))
-	f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) })
+	f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseAttr) })
 	mustDo(t, err)
 	f.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "moved")))
 	for range 20 { // an inode number may be given again at once
 		mustDo(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
-		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) }); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseAttr) }); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("a removed file: %+v, %v, want ESTALE", f, err)
 		}
-		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseRead) }); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, h, inode.UseRead) }); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("data of a removed file: %+v, %v, want ESTALE", f, err)
 		}
 		mustDo(t, os.Remove(filepath.Join(dir, "new")))
 	}
-	if _, err := o.Open(netip.Addr{}, root[:len(root)-1], UseAttr); !errors.Is(err, locate.ErrBadHandle) {
+	if _, err := o.Open(netip.Addr{}, root[:len(root)-1], inode.UseAttr); !errors.Is(err, locate.ErrBadHandle) {
 		t.Errorf("a cut handle: %v", err)
 	}
-	o.table.Remove(7)
-	if _, err := o.Open(netip.Addr{}, root, UseAttr); !errors.Is(err, unix.ESTALE) {
+	o.Table().Remove(7)
+	if _, err := o.Open(netip.Addr{}, root, inode.UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("after the end of the export: %v", err)
 	}
 }
@@ -96,10 +97,10 @@ func TestParentStaysInside(t *testing.T) {
 	a, b := handleOf(t, o, root, "a"), handleOf(t, o, root, "a/b")
 	parent := func(h []byte) ([]byte, error) {
 		t.Helper()
-		f, err := o.Open(netip.Addr{}, h, UseAttr) // it may be known yet from before
+		f, err := o.Open(netip.Addr{}, h, inode.UseAttr) // it may be known yet from before
 		mustDo(t, err)
 		defer f.Close()
-		forgetInside(o)
+		o.ForgetInside()
 		p, err := o.Parent(f)
 		if err != nil {
 			return nil, err
@@ -114,10 +115,10 @@ func TestParentStaysInside(t *testing.T) {
 	}
 	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(outside, "a")))
 	for _, h := range [][]byte{a, b} {
-		v, _ := o.table.ByID(7)
-		_, id, err := o.key.Parse(h)
+		v, _ := o.Table().ByID(7)
+		_, id, err := locate.NewKey(make([]byte, 32)).Parse(h)
 		mustDo(t, err)
-		o.inside.Put(&v.Files, &id, o.inside.Now())
+		o.BelieveInside(v, id)
 		if got, err := parent(h); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("parent of what was moved out: %x, %v, want ESTALE", got, err)
 		}
@@ -131,12 +132,12 @@ func TestOpenDataOnlyRegular(t *testing.T) {
 	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
 	for name, want := range map[string]error{"dir": unix.EISDIR, "fifo": unix.EINVAL, "link": unix.EINVAL} {
 		h := handleOf(t, o, root, name)
-		for _, use := range []Use{UseRead, UseWrite} {
+		for _, use := range []inode.Use{inode.UseRead, inode.UseWrite} {
 			if f, err := o.Open(netip.Addr{}, h, use); !errors.Is(err, want) {
 				t.Errorf("Open(%s, %v): %v, %v, want %v", name, use, f, err, want)
 			}
 		}
-		if f, err := o.Open(netip.Addr{}, h, UseNames); err == nil && name == "dir" {
+		if f, err := o.Open(netip.Addr{}, h, inode.UseNames); err == nil && name == "dir" {
 			f.Close()
 		} else if !errors.Is(err, unix.ENOTDIR) {
 			t.Errorf("Open(%s) for its names: %v", name, err)
@@ -154,11 +155,11 @@ func descriptors(t *testing.T) int {
 // Many files are touched with few descriptors.
 func TestFileCacheIsBounded(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.inodes.limit.Store(20)
+	o.KeepAtMost(20)
 	before := descriptors(t)
 	for i := range 500 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(i)), []Use{UseRead, UseWrite}[i%2])
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(i)), []inode.Use{inode.UseRead, inode.UseWrite}[i%2])
 		mustDo(t, err)
 		got := make([]byte, 10)
 		n, err := f.ReadAt(got, 0)
@@ -176,27 +177,21 @@ func TestFileCacheIsBounded(t *testing.T) {
 func TestFileCacheGivesBack(t *testing.T) {
 	t.Parallel() // it waits
 	o, root, dir := openerAt(t)
-	open := func(name string) *File {
+	open := func(name string) *inode.File {
 		t.Helper()
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), inode.UseWrite)
 		mustDo(t, err)
 		return f
 	}
-	kept := func() (n int) {
-		o.inodes.each(func(i *inode) { // the directory is kept too
-			for _, f := range i.open[UseRead:] {
-				if f != nil {
-					n++
-				}
-			}
-		})
+	kept := func() int {
+		_, _, n := o.Known(7, disk.FileID{})
 		return n
 	}
 	open("idle").Close()
 	removed, inUse := open("removed"), open("in use")
 	removed.Close()
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	mustDo(t, errors.Join(top.Remove(actas.AsProcess(), "removed"), top.Remove(actas.AsProcess(), "in use")))
@@ -207,7 +202,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 		t.Errorf("a removed file in use: %v", err)
 	}
 	inUse.Close()
-	for deadline := time.Now().Add(4 * filesIdle); kept() > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * inode.FilesIdle); kept() > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("an idle file is never closed")
 		}
@@ -216,7 +211,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 
 func TestFileCacheConcurrent(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.inodes.limit.Store(4)
+	o.KeepAtMost(4)
 	var handles [][]byte
 	for i := range 8 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
@@ -227,7 +222,7 @@ func TestFileCacheConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 300 {
 				n := (g + i) % len(handles)
-				f, err := o.Open(netip.Addr{}, handles[n], []Use{UseWrite, UseRead, UseRead}[i%3])
+				f, err := o.Open(netip.Addr{}, handles[n], []inode.Use{inode.UseWrite, inode.UseRead, inode.UseRead}[i%3])
 				if err != nil {
 					t.Error(err)
 					return
@@ -251,7 +246,7 @@ func TestListing(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 		want[name] = true
 	}
-	top, err := o.Open(netip.Addr{}, root, UseAttr)
+	top, err := o.Open(netip.Addr{}, root, inode.UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	seen := map[string]bool{}
@@ -287,7 +282,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	mustDo(t, os.WriteFile(bait, []byte("bait"), 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	file, err := top.Lookup([]byte("file"))
@@ -298,7 +293,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 		_, create := top.Create(actas.AsProcess(), name, 0o644)
 		_, mkdir := top.Mkdir(actas.AsProcess(), name, 0o755)
 		_, symlink := top.Symlink(actas.AsProcess(), "target", name)
-		_, mknod := top.Mknod(actas.AsProcess(), name, TypeFIFO, 0o644, 0, 0)
+		_, mknod := top.Mknod(actas.AsProcess(), name, inode.TypeFIFO, 0o644, 0, 0)
 		for call, err := range map[string]error{
 			"lookup": lookup, "create": create, "mkdir": mkdir, "symlink": symlink, "mknod": mknod,
 			"link": file.Link(actas.AsProcess(), top, name), "remove": top.Remove(actas.AsProcess(), name), "rmdir": top.Rmdir(actas.AsProcess(), name),
@@ -322,7 +317,7 @@ func TestClients(t *testing.T) {
 	mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/v", Dir: dir, Options: exports.Options{Clients: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
 	}}}))
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)
@@ -330,7 +325,7 @@ func TestClients(t *testing.T) {
 	for client, want := range map[string]error{
 		"192.0.2.1": nil, "192.0.3.1": unix.EACCES, "2001:db8::1": nil, "2001:db8:1::1": unix.EACCES, "::ffff:192.0.2.1": unix.EACCES,
 	} {
-		f, err := o.Open(netip.MustParseAddr(client), root, UseAttr)
+		f, err := o.Open(netip.MustParseAddr(client), root, inode.UseAttr)
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", client, err, want)
 		}
@@ -338,7 +333,7 @@ func TestClients(t *testing.T) {
 			f.Close()
 		}
 	}
-	if _, err := o.Open(netip.Addr{}, root, UseAttr); !errors.Is(err, unix.EACCES) {
+	if _, err := o.Open(netip.Addr{}, root, inode.UseAttr); !errors.Is(err, unix.EACCES) {
 		t.Errorf("an unknown address: %v", err)
 	}
 }
@@ -347,7 +342,7 @@ func TestClients(t *testing.T) {
 // holds no space.
 func TestKeptAttributesEnd(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root, UseNames)
+	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
@@ -360,36 +355,36 @@ func TestKeptAttributesEnd(t *testing.T) {
 	} {
 		handle := handleOf(t, o, root, name)
 		for range 2 {
-			f, err := o.Open(netip.Addr{}, handle, UseAttr)
+			f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
 			mustDo(t, err)
 			f.Close()
 		}
 		mustDo(t, remove())
-		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handle, UseAttr) }); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*inode.File, error) { return o.Open(netip.Addr{}, handle, inode.UseAttr) }); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("%s, which is removed: %v, %v", name, f, err)
 		}
-		o.inodes.each(func(i *inode) {
-			if bytes.Equal(o.key.Handle(i.key.volume, i.key.id), handle) {
-				t.Errorf("%s is removed and known", name)
-			}
-		})
+		volume, id, err := locate.NewKey(make([]byte, 32)).Parse(handle)
+		mustDo(t, err)
+		if n, _, _ := o.Known(volume, id); n > 0 {
+			t.Errorf("%s is removed and known", name)
+		}
 	}
 }
 
 // The attributes of what was just made are known, until it is changed.
 func TestLatest(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	for name, change := range map[string]func(*File) error{
-		"nothing": func(*File) error { return nil },
-		"Chmod":   func(f *File) error { return f.Chmod(actas.AsProcess(), 0o600) },
-		"Chown":   func(f *File) error { return f.Chown(actas.AsProcess(), 1, 1) },
-		"Chtimes": func(f *File) error {
-			return f.Chtimes(actas.AsProcess(), SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)})
+	for name, change := range map[string]func(*inode.File) error{
+		"nothing": func(*inode.File) error { return nil },
+		"Chmod":   func(f *inode.File) error { return f.Chmod(actas.AsProcess(), 0o600) },
+		"Chown":   func(f *inode.File) error { return f.Chown(actas.AsProcess(), 1, 1) },
+		"Chtimes": func(f *inode.File) error {
+			return f.Chtimes(actas.AsProcess(), inode.SetTime{}, inode.SetTime{Set: true, Time: time.Unix(1, 0)})
 		},
-		"Truncate": func(f *File) error { return f.Truncate(actas.AsProcess(), 100) },
+		"Truncate": func(f *inode.File) error { return f.Truncate(actas.AsProcess(), 100) },
 	} {
 		f, err := dir.Create(actas.AsProcess(), name, 0o644)
 		mustDo(t, err)
@@ -408,20 +403,20 @@ func TestLatest(t *testing.T) {
 // A file that is open for writing is not opened again to be read.
 func TestReadThroughWriter(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.Open(netip.Addr{}, root, UseNames)
+	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	made, err := dir.Create(actas.AsProcess(), "file", 0o644)
 	mustDo(t, err)
 	handle := made.Handle()
 	made.Close()
-	w, err := o.Open(netip.Addr{}, handle, UseWrite)
+	w, err := o.Open(netip.Addr{}, handle, inode.UseWrite)
 	mustDo(t, err)
 	defer w.Close()
 	_, _, err = w.WriteAt([]byte("data"), 0)
 	mustDo(t, err)
 	before := o.Kept().Files.Open
-	r, err := o.Open(netip.Addr{}, handle, UseRead)
+	r, err := o.Open(netip.Addr{}, handle, inode.UseRead)
 	mustDo(t, err)
 	defer r.Close()
 	got := make([]byte, 4)
@@ -438,31 +433,31 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
-	open := func(name string, use Use) *File {
+	open := func(name string, use inode.Use) *inode.File {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), use)
 		mustDo(t, err)
 		return f
 	}
-	set := func(what string, f *File) {
+	set := func(what string, f *inode.File) {
 		t.Helper()
 		defer f.Close()
 		then := time.Unix(int64(len(what)), 0)
 		mustDo(t, f.Chmod(actas.AsProcess(), 0o700|uint32(len(what))))
-		mustDo(t, f.Chtimes(actas.AsProcess(), SetTime{}, SetTime{Set: true, Time: then}))
+		mustDo(t, f.Chtimes(actas.AsProcess(), inode.SetTime{}, inode.SetTime{Set: true, Time: then}))
 		a, err := f.Stat()
 		mustDo(t, err)
 		if a.Mode&0o7777 != 0o700|uint32(len(what)) || !a.Mtime.Equal(then) {
 			t.Errorf("%s: mode %o and mtime %v", what, a.Mode, a.Mtime)
 		}
 	}
-	set("a path", open("file", UseAttr))
-	set("a directory", open("dir", UseAttr))
-	set("names", open("dir", UseNames))
-	set("to write", open("file", UseWrite))
-	set("what another has open to write", open("file", UseAttr))
-	names := open("dir", UseNames)
+	set("a path", open("file", inode.UseAttr))
+	set("a directory", open("dir", inode.UseAttr))
+	set("names", open("dir", inode.UseNames))
+	set("to write", open("file", inode.UseWrite))
+	set("what another has open to write", open("file", inode.UseAttr))
+	names := open("dir", inode.UseNames)
 	defer names.Close()
-	lock := LockNames(names, names)
+	lock := inode.LockNames(names, names)
 	made, err := names.Create(actas.AsProcess(), "made", 0)
 	mustDo(t, err)
 	mkdir, err := names.Mkdir(actas.AsProcess(), "mkdir", 0)

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -27,7 +28,7 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 	}
 	table, v, dir := volumeAt(t)
 	table.Only, table.Modes = actas.TryRights(dir).Only, filepath.Join(t.TempDir(), "modes")
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	root, err := o.Root(v)
 	mustDo(t, err)
@@ -36,22 +37,21 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 	mustDo(t, os.Mkdir(sub, 0o700))
 	for _, mode := range []os.FileMode{0, 0o200, 0o400, 0o070} {
 		mustDo(t, os.Chmod(file, mode))
-		for _, use := range []Use{UseWrite, UseRead} {
+		for _, use := range []inode.Use{inode.UseWrite, inode.UseRead} {
 			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), use)
 			if err != nil {
 				t.Errorf("mode %o, use %d: %v", mode, use, err)
 				continue
 			}
-			id := f.ID
 			f.Close()
-			o.inodes.drop(v, id)
+			o.CloseCached()
 			if info, err := os.Stat(file); err != nil || info.Mode() != mode {
 				t.Errorf("mode %o is %v, %v afterwards", mode, info.Mode(), err)
 			}
 		}
 	}
 	mustDo(t, os.Chmod(sub, 0o300))
-	d, err := o.Open(netip.Addr{}, handleOf(t, o, root, "sub"), UseNames)
+	d, err := o.Open(netip.Addr{}, handleOf(t, o, root, "sub"), inode.UseNames)
 	mustDo(t, err)
 	d.Close()
 	mustDo(t, os.Chmod(sub, 0o700))
@@ -59,7 +59,7 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 	shadow, err := unix.Open("/etc/shadow", unix.O_PATH, 0)
 	if err == nil {
 		defer unix.Close(shadow)
-		if _, err := o.openOwn(v, disk.FileID{}, shadow, UseRead); !errors.Is(err, unix.EACCES) {
+		if _, err := o.OpenOwn(v, disk.FileID{}, shadow, inode.UseRead); !errors.Is(err, unix.EACCES) {
 			t.Errorf("another's file: %v", err)
 		}
 	}

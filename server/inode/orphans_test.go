@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
@@ -25,7 +26,7 @@ import (
 // keeping is a process that serves a volume of a disk, and keeps files.
 type keeping struct {
 	*testing.T
-	*Opener
+	*inode.Opener
 
 	table *exports.Table
 	v     *exports.Volume
@@ -41,7 +42,7 @@ func keepingAt(t *testing.T, dir string) *keeping {
 	mustDo(t, k.table.Export(exports.Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})}))
 	k.v, _ = k.table.ByID(1)
 	counted(t, k.v)
-	k.Opener = NewOpener(k.table, locate.NewKey(make([]byte, 32)), discard)
+	k.Opener = inode.NewOpener(k.table, locate.NewKey(make([]byte, 32)), discard)
 	mustDo(t, k.KeepRemoved(k.kept))
 	var err error
 	k.root, err = k.Root(k.v)
@@ -50,7 +51,7 @@ func keepingAt(t *testing.T, dir string) *keeping {
 }
 
 // end ends the process, and with it what it holds.
-func (k *keeping) end(holds ...*Held) {
+func (k *keeping) end(holds ...*inode.Held) {
 	k.Helper()
 	k.LeaveRemoved()
 	for _, h := range holds {
@@ -61,18 +62,18 @@ func (k *keeping) end(holds ...*Held) {
 }
 
 // next ends the process, and begins another.
-func (k *keeping) next(holds ...*Held) *keeping {
+func (k *keeping) next(holds ...*inode.Held) *keeping {
 	k.Helper()
 	k.end(holds...)
 	return keepingAt(k.T, k.dir)
 }
 
 // hold makes a file with some content, and holds it.
-func (k *keeping) hold(name, content string) (handle []byte, h *Held) {
+func (k *keeping) hold(name, content string) (handle []byte, h *inode.Held) {
 	k.Helper()
 	dir := k.names()
 	defer dir.Close()
-	defer LockNames(dir, dir).Unlock()
+	defer inode.LockNames(dir, dir).Unlock()
 	f, err := dir.Create(actas.AsProcess(), name, 0o666)
 	mustDo(k.T, err)
 	h = f.Hold()
@@ -85,38 +86,34 @@ func (k *keeping) hold(name, content string) (handle []byte, h *Held) {
 
 // heldFiles counts the files that are held, and the orphans.
 func (k *keeping) heldFiles() (n int) {
-	k.inodes.each(func(i *inode) {
-		if i.isHeldLocked() {
-			n++
-		}
-	})
+	_, n, _ = k.Known(1, disk.FileID{})
 	return n
 }
 
-func (k *keeping) names() *File {
+func (k *keeping) names() *inode.File {
 	k.Helper()
-	dir, err := k.Open(netip.Addr{}, k.root, UseNames)
+	dir, err := k.Open(netip.Addr{}, k.root, inode.UseNames)
 	mustDo(k.T, err)
 	return dir
 }
 
 // change changes the names of the root.
-func (k *keeping) change(do func(dir *File) error) error {
+func (k *keeping) change(do func(dir *inode.File) error) error {
 	k.Helper()
 	dir := k.names()
 	defer dir.Close()
-	defer LockNames(dir, dir).Unlock()
+	defer inode.LockNames(dir, dir).Unlock()
 	err := do(dir)
 	_, _ = dir.Stat() // settles its charge
 	return err
 }
 
 func (k *keeping) remove(name string) error {
-	return k.change(func(dir *File) error { return dir.Remove(actas.AsProcess(), name) })
+	return k.change(func(dir *inode.File) error { return dir.Remove(actas.AsProcess(), name) })
 }
 
 // read reads what is held.
-func (k *keeping) read(h *Held) (string, disk.Attr) {
+func (k *keeping) read(h *inode.Held) (string, disk.Attr) {
 	k.Helper()
 	f, err := h.File()
 	mustDo(k.T, err)
@@ -133,7 +130,7 @@ func (k *keeping) wantsKept(files int) {
 	k.Helper()
 	entries, err := os.ReadDir(k.kept)
 	mustDo(k.T, err)
-	if n := k.inodes.orphans.Load(); len(entries) != files || n != int64(files) {
+	if n := k.Orphans(); len(entries) != files || n != int64(files) {
 		k.Errorf("%d files are kept, and %d are known, want %d", len(entries), n, files)
 	}
 }
@@ -141,7 +138,7 @@ func (k *keeping) wantsKept(files int) {
 // wantsStale checks that a handle is of no use to who does not hold the file.
 func (k *keeping) wantsStale(handle []byte) {
 	k.Helper()
-	for _, use := range []Use{UseAttr, UseRead, UseWrite, UseAttr} {
+	for _, use := range []inode.Use{inode.UseAttr, inode.UseRead, inode.UseWrite, inode.UseAttr} {
 		f, err := k.Open(netip.Addr{}, handle, use)
 		if err == nil { // one whose descriptor is cached
 			_, err = f.Stat()
@@ -168,7 +165,7 @@ func (k *keeping) wantsUsage() {
 
 func (k *keeping) id(handle []byte) disk.FileID {
 	k.Helper()
-	_, id, err := k.key.Parse(handle)
+	_, id, err := locate.NewKey(make([]byte, 32)).Parse(handle)
 	mustDo(k.T, err)
 	return id
 }
@@ -221,7 +218,7 @@ func TestRemovals(t *testing.T) {
 		k := keepingAt(t, dir)
 		k.EndReclaim(t.Context())
 		mustDo(t, os.Chmod(dir, 0o777))
-		link := func(dir *File, name string) error {
+		link := func(dir *inode.File, name string) error {
 			f, err := dir.Lookup([]byte("file"))
 			if err != nil {
 				return err
@@ -232,24 +229,24 @@ func TestRemovals(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			kept int
-			do   func(dir *File) error
+			do   func(dir *inode.File) error
 		}{
-			{"removed", 1, func(dir *File) error { return dir.Remove(actas.AsProcess(), "file") }},
-			{"replaced", 1, func(dir *File) error {
+			{"removed", 1, func(dir *inode.File) error { return dir.Remove(actas.AsProcess(), "file") }},
+			{"replaced", 1, func(dir *inode.File) error {
 				return errors.Join(closed(dir.Symlink(actas.AsProcess(), "x", "new")), renameIn(dir, "new", "file"))
 			}},
-			{"renamed", 0, func(dir *File) error { return renameIn(dir, "file", "other") }},
-			{"renamed to itself", 0, func(dir *File) error { return renameIn(dir, "file", "file") }},
-			{"one name of two", 0, func(dir *File) error {
+			{"renamed", 0, func(dir *inode.File) error { return renameIn(dir, "file", "other") }},
+			{"renamed to itself", 0, func(dir *inode.File) error { return renameIn(dir, "file", "file") }},
+			{"one name of two", 0, func(dir *inode.File) error {
 				return errors.Join(link(dir, "other"), dir.Remove(actas.AsProcess(), "file"))
 			}},
-			{"one name replaced by the other", 0, func(dir *File) error {
+			{"one name replaced by the other", 0, func(dir *inode.File) error {
 				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove(actas.AsProcess(), "other"))
 			}},
-			{"both names", 1, func(dir *File) error {
+			{"both names", 1, func(dir *inode.File) error {
 				return errors.Join(link(dir, "other"), dir.Remove(actas.AsProcess(), "file"), dir.Remove(actas.AsProcess(), "other"))
 			}},
-			{"refused", 0, func(dir *File) error {
+			{"refused", 0, func(dir *inode.File) error {
 				if err := closed(dir.Mkdir(actas.AsProcess(), "dir", 0o755)); err != nil {
 					return err
 				}
@@ -258,14 +255,14 @@ func TestRemovals(t *testing.T) {
 				}
 				return dir.Rmdir(actas.AsProcess(), "dir")
 			}},
-			{"by a user", 1, func(dir *File) error {
+			{"by a user", 1, func(dir *inode.File) error {
 				id := actas.Squash{}.Identity(1000, 1000, nil)
 				return actas.NewUsers(nil).As(&id, func(u actas.Thread) error { return dir.Remove(u, "file") })
 			}},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				handle, h := k.hold("file", "x")
-				before := k.inodes.orphans.Load()
+				before := k.Orphans()
 				mustDo(t, k.change(tt.do))
 				k.wantsKept(tt.kept)
 				links := uint32(1 - tt.kept)
@@ -289,7 +286,7 @@ func TestRemovals(t *testing.T) {
 		}
 		_, h := k.hold("file", "x")
 		mustDo(t, k.remove("file"))
-		if err := k.change(func(dir *File) error {
+		if err := k.change(func(dir *inode.File) error {
 			f, err := h.File()
 			mustDo(t, err)
 			defer f.Close()
@@ -314,7 +311,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	k := keepingAt(t, dir)
 	k.EndReclaim(t.Context())
 	var handles [][]byte
-	var holds []*Held
+	var holds []*inode.Held
 	for i := range 250 {
 		name := fmt.Sprint("file", i)
 		handle, h := k.hold(name, "x")
@@ -323,8 +320,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// The process before ended between the file's new name and the removal of the old one.
 	alive, h := k.hold("alive", "x")
-	key := fileKey{1, k.id(alive)}
-	mustDo(t, os.Link(filepath.Join(dir, "alive"), filepath.Join(k.kept, key.name())))
+	mustDo(t, os.Link(filepath.Join(dir, "alive"), filepath.Join(k.kept, inode.OrphanName(1, k.id(alive)))))
 	mustDo(t, os.WriteFile(filepath.Join(k.kept, "what"), nil, 0o600))
 	k = k.next(append(holds, h)...)
 	k.wantsStale(handles[0])
@@ -333,7 +329,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// One is reclaimed and closed, and may be another client's, too; one stays open.
 	for i := range 2 {
-		f, err := k.Open(netip.Addr{}, handles[i], UseWrite|Orphan)
+		f, err := k.Open(netip.Addr{}, handles[i], inode.UseWrite|inode.Orphan)
 		mustDo(t, err)
 		h = f.Hold()
 		f.Close()
@@ -341,7 +337,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 			h.Close()
 		}
 	}
-	f, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan)
+	f, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite|inode.Orphan)
 	mustDo(t, err)
 	f.Close()
 	// One is removed by a client while another may reclaim it.
@@ -351,7 +347,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	mustDo(t, os.Remove(filepath.Join(k.kept, "what")))
 	k.wantsKept(1)
 	k.wantsUsage()
-	if _, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan); !errors.Is(err, unix.ESTALE) {
+	if _, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite|inode.Orphan); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("what nobody holds: %v", err)
 	}
 	if _, a := readOpened(t, k, alive); a.Nlink != 1 {
@@ -365,7 +361,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 
 func readOpened(t *testing.T, k *keeping, handle []byte) (string, disk.Attr) {
 	t.Helper()
-	f, err := k.Open(netip.Addr{}, handle, UseRead)
+	f, err := k.Open(netip.Addr{}, handle, inode.UseRead)
 	mustDo(t, err)
 	defer f.Close()
 	p := make([]byte, 100)
@@ -412,7 +408,7 @@ func TestRemovedNotKept(t *testing.T) {
 				}
 				k.wantsStale(handle)
 				h.Close()
-				if n := o.inodes.orphans.Load(); n != 0 {
+				if n := o.Orphans(); n != 0 {
 					t.Errorf("%d files are kept", n)
 				}
 			})
@@ -428,7 +424,7 @@ func TestRemovedOnFullDisk(t *testing.T) {
 		mustDo(t, os.Mkdir(dir, 0o755))
 		k := keepingAt(t, dir)
 		k.EndReclaim(t.Context())
-		var holds []*Held
+		var holds []*inode.Held
 		for i := range 40 { // more than an empty directory has room for without growing
 			_, h := k.hold(fmt.Sprint("file", i, string(bytes.Repeat([]byte{'x'}, 100))), "x")
 			holds = append(holds, h)
@@ -462,7 +458,7 @@ func TestRemovedOnFullDisk(t *testing.T) {
 				t.Errorf("file %d has %q, %d links", i, got, a.Nlink)
 			}
 		}
-		t.Logf("%d of %d files are kept", k.inodes.orphans.Load(), len(holds))
+		t.Logf("%d of %d files are kept", k.Orphans(), len(holds))
 		for _, h := range holds {
 			h.Close()
 		}
@@ -506,7 +502,7 @@ func TestHeldFilesRace(t *testing.T) {
 		doing.Go(func() {
 			for i := range rounds {
 				name := fmt.Sprint("file", i%3)
-				_ = k.change(func(d *File) error {
+				_ = k.change(func(d *inode.File) error {
 					f, err := d.Create(actas.AsProcess(), name, 0o600)
 					if err != nil {
 						return err
@@ -531,7 +527,7 @@ func TestHeldFilesRace(t *testing.T) {
 					}
 					return nil
 				})
-				_ = k.change(func(d *File) error {
+				_ = k.change(func(d *inode.File) error {
 					f, err := d.Lookup([]byte(name))
 					if err != nil {
 						return err
@@ -539,11 +535,11 @@ func TestHeldFilesRace(t *testing.T) {
 					defer f.Close()
 					return f.Link(actas.AsProcess(), d, "link")
 				})
-				_ = k.change(func(d *File) error { return renameIn(d, "link", fmt.Sprint("file", (i+1)%3)) })
+				_ = k.change(func(d *inode.File) error { return renameIn(d, "link", fmt.Sprint("file", (i+1)%3)) })
 				_ = k.remove(name)
 				select {
 				case handle := <-handles:
-					if f, err := k.Open(netip.Addr{}, handle, UseWrite); err == nil {
+					if f, err := k.Open(netip.Addr{}, handle, inode.UseWrite); err == nil {
 						h := f.Hold()
 						f.Close()
 						_ = k.remove(name)
@@ -573,20 +569,8 @@ func TestHeldFilesRace(t *testing.T) {
 	k.end()
 }
 
-func FuzzParseFileKey(f *testing.F) {
-	k := fileKey{1, disk.NewFileID([]byte{1, 2, 3})}
-	f.Add(k.name())
-	f.Fuzz(func(t *testing.T, name string) {
-		if k, ok := parseFileKey(name); ok {
-			if again, ok := parseFileKey(k.name()); !ok || again != k {
-				t.Errorf("%q is %v, and that is %q", name, k, k.name())
-			}
-		}
-	})
-}
-
 // closed closes a file that was made for its name.
-func closed(f *File, err error) error {
+func closed(f *inode.File, err error) error {
 	if err == nil {
 		f.Close()
 	}

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -45,7 +46,7 @@ func TestOverlayNumbers(t *testing.T) {
 	}
 	for n := range 1000 {
 		name := fmt.Sprint(n)
-		err := inNames(t, o, below, func(d *File) error {
+		err := inNames(t, o, below, func(d *inode.File) error {
 			f, err := d.Create(actas.AsProcess(), name, 0o644)
 			if err == nil {
 				f.Close()
@@ -61,10 +62,10 @@ func TestOverlayNumbers(t *testing.T) {
 		handle := handleOf(t, o, root, "below/"+name)
 		put(t, of, dir, "below", name)
 		found("with the number of "+of, handle, of)
-		mustDo(t, inNames(t, o, below, func(d *File) error { return renameIn(d, name, "renamed") }))
+		mustDo(t, inNames(t, o, below, func(d *inode.File) error { return renameIn(d, name, "renamed") }))
 		found("renamed", handle, of)
 		found("beside it", sibling, "sibling")
-		mustDo(t, inNames(t, o, below, func(d *File) error { return d.Remove(actas.AsProcess(), "renamed") }))
+		mustDo(t, inNames(t, o, below, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "renamed") }))
 		found("when it was removed", sibling, "sibling")
 		if _, err := contentOf(o, handle); err == nil {
 			t.Error("it is found after it was removed")

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -18,7 +20,7 @@ import (
 type rangesIn struct {
 	*testing.T
 	dir    string
-	opener *Opener
+	opener *inode.Opener
 	volume *exports.Volume
 	root   []byte
 	files  [][]byte
@@ -36,15 +38,15 @@ func newRangesIn(t *testing.T, disk string, limit int64) *rangesIn {
 }
 
 // open opens a file for the test's own time, as a call does.
-func (r *rangesIn) open(handle []byte) *File {
+func (r *rangesIn) open(handle []byte) *inode.File {
 	r.Helper()
-	f, err := r.opener.Open(netip.Addr{}, handle, UseWrite)
+	f, err := r.opener.Open(netip.Addr{}, handle, inode.UseWrite)
 	mustDo(r.T, err)
 	return f
 }
 
 // does opens a file, does something to it, and checks what is charged then.
-func (r *rangesIn) does(handle []byte, do func(f *File) error) error {
+func (r *rangesIn) does(handle []byte, do func(f *inode.File) error) error {
 	r.Helper()
 	f := r.open(handle)
 	err := do(f)
@@ -62,7 +64,7 @@ func (r *rangesIn) isRight() {
 	ahead := int64(0)
 	for _, f := range r.files {
 		st := r.stat(f)
-		ahead += max(0, st.Blocks*512-(st.Size+blockSize-1)&^(blockSize-1))
+		ahead += max(0, int64(st.Used)-(st.Size+blockSize-1)&^(blockSize-1))
 	}
 	if used > want || used < want-ahead-8*blockSize {
 		r.Errorf("%d bytes are charged, and %d are in use, of which %d are behind the ends of files", used, want, ahead)
@@ -79,9 +81,9 @@ func (r *rangesIn) make(name string) []byte {
 func (r *rangesIn) data(name string, n int) []byte {
 	r.Helper()
 	handle := r.make(name)
-	mustDo(r.T, r.does(handle, func(f *File) error {
+	mustDo(r.T, r.does(handle, func(f *inode.File) error {
 		_, _, err := f.WriteAt(make([]byte, n), 0)
-		return errors.Join(err, unix.Fsync(f.fd)) // so that the blocks have their places
+		return errors.Join(err, f.Sync(false)) // so that the blocks have their places
 	}))
 	return handle
 }
@@ -92,25 +94,25 @@ func TestRangesAreCharged(t *testing.T) {
 		r := newRangesIn(t, disk, 1<<40)
 		file := r.data("file", 4*mib)
 		before := r.volume.Account.Usage().Bytes
-		mustDo(t, r.does(file, func(f *File) error { return f.Deallocate(actas.AsProcess(), mib, mib) }))
+		mustDo(t, r.does(file, func(f *inode.File) error { return f.Deallocate(actas.AsProcess(), mib, mib) }))
 		if freed := before - r.volume.Account.Usage().Bytes; freed < mib-2*blockSize {
 			t.Errorf("a hole of a MiB gives %d bytes back", freed)
 		}
-		mustDo(t, r.does(file, func(f *File) error { return f.Allocate(actas.AsProcess(), 0, 8*mib) }))
+		mustDo(t, r.does(file, func(f *inode.File) error { return f.Allocate(actas.AsProcess(), 0, 8*mib) }))
 		if more := r.volume.Account.Usage().Bytes - before; more < 4*mib-2*blockSize || more > 4*mib+aheadMax {
 			t.Errorf("of 4 MiB 8 MiB were made, and %d bytes more are charged", more)
 		}
 		other := r.make("other")
-		mustDo(t, r.does(other, func(f *File) error {
+		mustDo(t, r.does(other, func(f *inode.File) error {
 			from := r.open(file)
 			defer from.Close()
 			n, err := f.CopyFrom(actas.AsProcess(), from, 0, 0, 4*mib)
 			if err == nil && n != 4*mib {
 				t.Errorf("%d bytes were copied", n)
 			}
-			return errors.Join(err, unix.Fsync(f.fd))
+			return errors.Join(err, f.Sync(false))
 		}))
-		err := r.does(other, func(f *File) error {
+		err := r.does(other, func(f *inode.File) error {
 			from := r.open(file)
 			defer from.Close()
 			return f.CloneFrom(actas.AsProcess(), from, 0, 0, 0)
@@ -142,7 +144,7 @@ func TestRangesInFullVolume(t *testing.T) {
 			}
 		}
 		allocate := func(offset, length int64) error {
-			return r.does(file, func(f *File) error { return f.Allocate(actas.AsProcess(), offset, length) })
+			return r.does(file, func(f *inode.File) error { return f.Allocate(actas.AsProcess(), offset, length) })
 		}
 		for _, length := range []int64{limit, 1 << 40, 1<<62 - 1, 1<<63 - 1} {
 			if err := allocate(0, length); !errors.Is(err, unix.EDQUOT) {
@@ -163,7 +165,7 @@ func TestRangesInFullVolume(t *testing.T) {
 		}
 		r.isRight()
 		for _, n := range []int64{mib, 4 << 10} {
-			err := r.does(other, func(f *File) error {
+			err := r.does(other, func(f *inode.File) error {
 				from := r.open(file)
 				defer from.Close()
 				_, err := f.CopyFrom(actas.AsProcess(), from, 0, 0, n)
@@ -173,8 +175,8 @@ func TestRangesInFullVolume(t *testing.T) {
 				t.Errorf("a copy of %d bytes in a full volume: %v", n, err)
 			}
 		}
-		mustDo(t, r.does(file, func(f *File) error { return f.Deallocate(actas.AsProcess(), 0, 2*mib) }))
-		mustDo(t, r.does(other, func(f *File) error {
+		mustDo(t, r.does(file, func(f *inode.File) error { return f.Deallocate(actas.AsProcess(), 0, 2*mib) }))
+		mustDo(t, r.does(other, func(f *inode.File) error {
 			from := r.open(file)
 			defer from.Close()
 			_, err := f.CopyFrom(actas.AsProcess(), from, 3*mib, 0, mib)
@@ -183,7 +185,7 @@ func TestRangesInFullVolume(t *testing.T) {
 		atMost("COPY")
 		// Over what it has itself, a file is copied also where there is no room.
 		r.fill(filler)
-		mustDo(t, r.does(other, func(f *File) error {
+		mustDo(t, r.does(other, func(f *inode.File) error {
 			from := r.open(file)
 			defer from.Close()
 			_, err := f.CopyFrom(actas.AsProcess(), from, 2*mib, 0, mib)
@@ -198,11 +200,11 @@ func TestCloneOfHoles(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, disk string) {
 		r := newRangesIn(t, disk, 4*mib)
 		file, other := r.data("file", mib), r.make("other")
-		mustDo(t, r.does(file, func(f *File) error {
+		mustDo(t, r.does(file, func(f *inode.File) error {
 			_, _, err := f.WriteAt([]byte("end"), 64*mib)
-			return errors.Join(err, unix.Fsync(f.fd))
+			return errors.Join(err, f.Sync(false))
 		}))
-		err := r.does(other, func(f *File) error {
+		err := r.does(other, func(f *inode.File) error {
 			from := r.open(file)
 			defer from.Close()
 			return f.CloneFrom(actas.AsProcess(), from, 0, 0, 0)
@@ -217,12 +219,13 @@ func TestCloneOfHoles(t *testing.T) {
 	})
 }
 
-func (r *rangesIn) stat(handle []byte) (st unix.Stat_t) {
+func (r *rangesIn) stat(handle []byte) disk.Attr {
 	r.Helper()
 	f := r.open(handle)
 	defer f.Close()
-	mustDo(r.T, unix.Fstat(f.fd, &st))
-	return st
+	a, err := f.Stat()
+	mustDo(r.T, err)
+	return a
 }
 
 // fill writes to a file as long as there is room.

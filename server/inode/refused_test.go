@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -47,11 +48,11 @@ func TestOnlyRefuses(t *testing.T) {
 			mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/v", Dir: t.TempDir(), Options: tt.options}))
 			defer table.Remove(1)
 			key := locate.NewKey(make([]byte, 32))
-			o := NewOpener(table, key, slog.New(slog.DiscardHandler))
+			o := inode.NewOpener(table, key, slog.New(slog.DiscardHandler))
 			defer o.Close()
 			v, _ := table.ByID(1)
 			client := netip.MustParseAddr("192.0.2.1")
-			f, openErr := o.Open(client, key.Handle(1, *v.Files.RootID()), UseAttr)
+			f, openErr := o.Open(client, key.Handle(1, *v.Files.RootID()), inode.UseAttr)
 			if f != nil {
 				f.Close()
 			}

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"fmt"
@@ -11,21 +11,22 @@ import (
 
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
 // uncounted exports a directory with an account whose scan has not begun.
-func uncounted(t *testing.T, dir string) (*Opener, *exports.Volume, *File) {
+func uncounted(t *testing.T, dir string) (*inode.Opener, *exports.Volume, *inode.File) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
 	v, err := table.Add(exports.Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})})
 	mustDo(t, err)
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)
 	mustDo(t, err)
-	root, err := o.Open(netip.Addr{}, handle, UseNames)
+	root, err := o.Open(netip.Addr{}, handle, inode.UseNames)
 	mustDo(t, err)
 	t.Cleanup(func() {
 		root.Close()

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/faultydisk"
 )
@@ -18,47 +19,39 @@ import (
 // told its error to that descriptor alone.
 func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	o, root, dir := openerAt(t)
-	write := func(name string) *openFile {
+	write := func(name string) inode.Cached {
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), inode.UseWrite)
 		mustDo(t, err)
 		defer f.Close()
-		if f.kept.Unsynced() {
+		if f.Cached().Unsynced() {
 			t.Error("nothing is written, and it has to be synced")
 		}
 		_, _, err = f.WriteAt([]byte("data"), 0)
 		mustDo(t, err)
-		return f.kept
+		return f.Cached()
 	}
 	file := write("file")
-	syncs := func() uint64 { return o.table.Syncs.Durations.Snapshot().Count }
+	syncs := func() uint64 { return o.Table().Syncs.Durations.Snapshot().Count }
 	idle := func() {
-		makeIdle(o)
-		unsynced, _ := o.inodes.removeIdle()
-		for _, f := range unsynced {
-			o.syncer.Then(&f.File, f)
-			eventually(t, func() bool {
-				f.inode.shard.mu.Lock()
-				defer f.inode.shard.mu.Unlock()
-				return f.users == 0
-			}, "an unused file is synced and released")
-		}
+		o.PassIdle()
+		o.Sweep()
 	}
 	before := syncs()
 	idle()
-	if !isKept(file) || file.Unsynced() || syncs() != before+1 {
-		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(file), file.Unsynced(), syncs()-before)
+	if !file.IsKept() || file.Unsynced() || syncs() != before+1 {
+		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", file.IsKept(), file.Unsynced(), syncs()-before)
 	}
 	idle()
-	if isKept(file) || syncs() != before+1 {
-		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", isKept(file), syncs()-before)
+	if file.IsKept() || syncs() != before+1 {
+		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", file.IsKept(), syncs()-before)
 	}
 
-	o.inodes.limit.Store(4)
+	o.KeepAtMost(4)
 	before = syncs()
 	for i := range 20 {
 		write(fmt.Sprint("file", i))
-		if n := o.inodes.counts().Open; n > 5 {
+		if n := o.Kept().Files.Open; n > 5 {
 			t.Fatalf("%d files are open, of 4", n)
 		}
 	}
@@ -80,14 +73,14 @@ func TestFailureInTheBackground(t *testing.T) {
 			table := newTable(t)
 			mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: disk.Dir}))
 			v, _ := table.ByID(1)
-			o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+			o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 			t.Cleanup(o.Close)
 			root, err := o.Root(v)
 			mustDo(t, err)
 			mustDo(t, os.WriteFile(filepath.Join(disk.Dir, "file"), nil, 0o644))
-			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
+			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), inode.UseWrite)
 			mustDo(t, err)
-			file := f.kept
+			file := f.Cached()
 			verifier := v.Durable.WriteVerifier()
 			disk.Fail()
 			for block := range int64(1000) { // more than is held by what mkfs has laid out
@@ -102,8 +95,8 @@ func TestFailureInTheBackground(t *testing.T) {
 			}
 			mustDo(t, other.Close())
 			disk.Mend()
-			for deadline := time.Now().Add(30 * time.Second); isKept(file); time.Sleep(10 * time.Millisecond) {
-				makeIdle(o)
+			for deadline := time.Now().Add(30 * time.Second); file.IsKept(); time.Sleep(10 * time.Millisecond) {
+				o.PassIdle()
 				if time.Now().After(deadline) {
 					t.Fatal("the file is not closed")
 				}
@@ -113,16 +106,4 @@ func TestFailureInTheBackground(t *testing.T) {
 			}
 		})
 	}
-}
-
-// makeIdle has what is unused be so for long.
-func makeIdle(o *Opener) {
-	o.inodes.sweeps.Add(int64(filesIdle / filesSweep))
-}
-
-// isKept tells whether a descriptor is in the cache.
-func isKept(f *openFile) bool {
-	f.inode.shard.mu.Lock()
-	defer f.inode.shard.mu.Unlock()
-	return f.inode.open[f.use] == f
 }

@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"log/slog"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -15,54 +16,56 @@ import (
 func TestUnmake(t *testing.T) {
 	needNative(t)
 	table, v, disk := volumeAt(t)
-	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	root, err := o.Root(v)
 	mustDo(t, err)
-	file := func(dir *File) (*File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) }
+	file := func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) }
 	path := filepath.Join(disk, "new")
 	for _, tt := range []struct {
 		name  string
-		make  func(dir *File) (*File, error)
-		then  func(t *testing.T, made *File)
+		make  func(dir *inode.File) (*inode.File, error)
+		then  func(t *testing.T, made *inode.File)
 		stays bool
 	}{
-		{"file", file, func(*testing.T, *File) {}, false},
-		{"file without rights", func(dir *File) (*File, error) { return dir.Create(actas.AsProcess(), "new", 0) }, func(*testing.T, *File) {}, false},
-		{"file with a size", file, func(t *testing.T, made *File) { mustDo(t, made.Truncate(actas.AsProcess(), 1<<30)) }, false},
-		{"file of another", file, func(t *testing.T, _ *File) { mustDo(t, os.Chown(path, 1000, 1000)) }, false},
-		{"directory", func(dir *File) (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(*testing.T, *File) {}, false},
-		{"link", func(dir *File) (*File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") }, func(*testing.T, *File) {}, false},
-		{"fifo", func(dir *File) (*File, error) { return dir.Mknod(actas.AsProcess(), "new", TypeFIFO, 0o600, 0, 0) }, func(*testing.T, *File) {}, false},
+		{"file", file, func(*testing.T, *inode.File) {}, false},
+		{"file without rights", func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0) }, func(*testing.T, *inode.File) {}, false},
+		{"file with a size", file, func(t *testing.T, made *inode.File) { mustDo(t, made.Truncate(actas.AsProcess(), 1<<30)) }, false},
+		{"file of another", file, func(t *testing.T, _ *inode.File) { mustDo(t, os.Chown(path, 1000, 1000)) }, false},
+		{"directory", func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(*testing.T, *inode.File) {}, false},
+		{"link", func(dir *inode.File) (*inode.File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") }, func(*testing.T, *inode.File) {}, false},
+		{"fifo", func(dir *inode.File) (*inode.File, error) {
+			return dir.Mknod(actas.AsProcess(), "new", inode.TypeFIFO, 0o600, 0, 0)
+		}, func(*testing.T, *inode.File) {}, false},
 
-		{"file that was written", file, func(t *testing.T, _ *File) { mustDo(t, os.WriteFile(path, []byte("content"), 0)) }, true},
-		{"file with another name", file, func(t *testing.T, _ *File) { mustDo(t, os.Link(path, filepath.Join(disk, "other"))) }, true},
-		{"file that is open", file, func(t *testing.T, made *File) { t.Cleanup(made.Hold().Close) }, true},
-		{"replaced by another", file, func(t *testing.T, _ *File) {
+		{"file that was written", file, func(t *testing.T, _ *inode.File) { mustDo(t, os.WriteFile(path, []byte("content"), 0)) }, true},
+		{"file with another name", file, func(t *testing.T, _ *inode.File) { mustDo(t, os.Link(path, filepath.Join(disk, "other"))) }, true},
+		{"file that is open", file, func(t *testing.T, made *inode.File) { t.Cleanup(made.Hold().Close) }, true},
+		{"replaced by another", file, func(t *testing.T, _ *inode.File) {
 			mustDo(t, os.WriteFile(filepath.Join(disk, "other"), nil, 0o600))
 			mustDo(t, os.Rename(filepath.Join(disk, "other"), path))
 		}, true},
-		{"replaced by a directory", func(dir *File) (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(t *testing.T, _ *File) {
+		{"replaced by a directory", func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(t *testing.T, _ *inode.File) {
 			mustDo(t, os.Rename(path, filepath.Join(disk, "other")))
 			mustDo(t, os.Mkdir(path, 0o700))
 		}, true},
-		{"directory that is used", func(dir *File) (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(t *testing.T, _ *File) {
+		{"directory that is used", func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(t *testing.T, _ *inode.File) {
 			mustDo(t, os.Mkdir(filepath.Join(path, "sub"), 0o700))
 		}, true},
-		{"what was there", func(dir *File) (*File, error) {
+		{"what was there", func(dir *inode.File) (*inode.File, error) {
 			made, err := dir.Create(actas.AsProcess(), "new", 0o600)
 			if err != nil {
 				return nil, err
 			}
 			made.Close()
 			return dir.Lookup([]byte("new"))
-		}, func(*testing.T, *File) {}, true},
+		}, func(*testing.T, *inode.File) {}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, err := o.Open(netip.Addr{}, root, UseNames)
+			dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 			mustDo(t, err)
 			defer dir.Close()
-			defer LockNames(dir, dir).Unlock()
+			defer inode.LockNames(dir, dir).Unlock()
 			_, err = dir.StatLocked()
 			mustDo(t, err)
 			made, err := tt.make(dir)
@@ -85,14 +88,14 @@ func TestUnmakeCounted(t *testing.T) {
 	needNative(t)
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	before := counted(t, v)
-	for name, do := range map[string]func(dir *File) (*File, error){
-		"file":      func(dir *File) (*File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) },
-		"directory": func(dir *File) (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) },
-		"link":      func(dir *File) (*File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
+	for name, do := range map[string]func(dir *inode.File) (*inode.File, error){
+		"file":      func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) },
+		"directory": func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) },
+		"link":      func(dir *inode.File) (*inode.File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
 	} {
-		dir, err := o.Open(netip.Addr{}, root, UseNames)
+		dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 		mustDo(t, err)
-		names := LockNames(dir, dir)
+		names := inode.LockNames(dir, dir)
 		_, err = dir.StatLocked()
 		mustDo(t, err)
 		made, err := do(dir)

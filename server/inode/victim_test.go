@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // inNames calls do with a directory whose names are locked.
-func inNames(t *testing.T, o *Opener, dir []byte, do func(*File) error) error {
+func inNames(t *testing.T, o *inode.Opener, dir []byte, do func(*inode.File) error) error {
 	t.Helper()
-	d, err := o.Open(netip.Addr{}, dir, UseNames)
+	d, err := o.Open(netip.Addr{}, dir, inode.UseNames)
 	mustDo(t, err)
 	defer d.Close()
-	defer LockNames(d, d).Unlock()
+	defer inode.LockNames(d, d).Unlock()
 	return do(d)
 }
 
@@ -47,18 +48,18 @@ func TestLastNames(t *testing.T) {
 					}
 					var changing sync.WaitGroup
 					changing.Go(func() {
-						f, err := o.Open(netip.Addr{}, handle, UseAttr)
+						f, err := o.Open(netip.Addr{}, handle, inode.UseAttr)
 						if err != nil {
 							return // it was removed before
 						}
 						defer f.Close()
-						_ = inNames(t, o, handles["b"], func(d *File) error { return f.Link(actas.AsProcess(), d, name) })
+						_ = inNames(t, o, handles["b"], func(d *inode.File) error { return f.Link(actas.AsProcess(), d, name) })
 						if i%2 == 0 {
-							_ = inNames(t, o, handles["b"], func(d *File) error { return d.Remove(actas.AsProcess(), name) })
+							_ = inNames(t, o, handles["b"], func(d *inode.File) error { return d.Remove(actas.AsProcess(), name) })
 						}
 					})
 					changing.Go(func() {
-						if err := inNames(t, o, handles["a"], func(d *File) error { return d.Remove(actas.AsProcess(), name) }); err != nil {
+						if err := inNames(t, o, handles["a"], func(d *inode.File) error { return d.Remove(actas.AsProcess(), name) }); err != nil {
 							t.Error(err)
 						}
 					})
@@ -68,7 +69,7 @@ func TestLastNames(t *testing.T) {
 		}
 		working.Wait()
 		for _, name := range []string{"a", "b"} { // their own size
-			f, err := o.Open(netip.Addr{}, handles[name], UseNames)
+			f, err := o.Open(netip.Addr{}, handles[name], inode.UseNames)
 			mustDo(t, err)
 			_, err = f.Stat()
 			mustDo(t, err)
@@ -93,7 +94,7 @@ func TestReusedNumbers(t *testing.T) {
 			own := handleOf(t, o, root, name)
 			working.Go(func() {
 				for i := range 500 {
-					err := inNames(t, o, own, func(d *File) error {
+					err := inNames(t, o, own, func(d *inode.File) error {
 						if i > 0 {
 							if err := d.Remove(actas.AsProcess(), fmt.Sprint(i-1)); err != nil {
 								return err
@@ -128,18 +129,18 @@ func TestRemovedIsNotOpen(t *testing.T) {
 		for range 20 {
 			handle := create(t, o, root, "file") // and it stays open
 			open := o.Kept().Files.Open
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(actas.AsProcess(), "file") }))
+			mustDo(t, inNames(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "file") }))
 			if n := o.Kept().Files.Open; n != open-1 {
 				t.Fatalf("%d files are open after a removal, and %d before", n, open)
 			}
 			other := create(t, o, root, "other")
-			if _, err := o.Open(netip.Addr{}, handle, UseAttr); !errors.Is(err, unix.ESTALE) {
+			if _, err := o.Open(netip.Addr{}, handle, inode.UseAttr); !errors.Is(err, unix.ESTALE) {
 				t.Fatalf("a removed file: %v", err)
 			}
-			f, err := o.Open(netip.Addr{}, other, UseAttr)
+			f, err := o.Open(netip.Addr{}, other, inode.UseAttr)
 			mustDo(t, err)
 			f.Close()
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(actas.AsProcess(), "other") }))
+			mustDo(t, inNames(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "other") }))
 		}
 	})
 }
@@ -153,7 +154,7 @@ func TestRenameOfChangedName(t *testing.T) {
 	put(t, "other", dir, "old")
 	rename := func(wants bool) {
 		t.Helper()
-		mustDo(t, inNames(t, o, root, func(d *File) error {
+		mustDo(t, inNames(t, o, root, func(d *inode.File) error {
 			changed, err := d.Rename(actas.AsProcess(), "old", d, "new")
 			if changed != wants {
 				t.Errorf("a rename says that it changes something: %t", changed)
@@ -168,7 +169,7 @@ func TestRenameOfChangedName(t *testing.T) {
 	mustDo(t, os.Link(filepath.Join(dir, "new"), filepath.Join(dir, "old")))
 	rename(false)
 	mustDo(t, os.Remove(filepath.Join(dir, "old")))
-	err := inNames(t, o, root, func(d *File) error { return renameIn(d, "old", "new") })
+	err := inNames(t, o, root, func(d *inode.File) error { return renameIn(d, "old", "new") })
 	if !errors.Is(err, unix.ENOENT) {
 		t.Errorf("a name that is not there is renamed: %v", err)
 	}
@@ -181,7 +182,7 @@ func TestNamesRace(t *testing.T) {
 		counted(t, v)
 		var dirs [2][]byte
 		for i := range dirs {
-			mustDo(t, inNames(t, o, root, func(d *File) error {
+			mustDo(t, inNames(t, o, root, func(d *inode.File) error {
 				made, err := d.Mkdir(actas.AsProcess(), fmt.Sprint(i), 0o755)
 				if err == nil {
 					dirs[i] = made.Handle()
@@ -196,12 +197,12 @@ func TestNamesRace(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 0))
 				name := func() string { return string(rune('a' + r.IntN(4))) }
 				for range 1500 {
-					from, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], UseNames)
+					from, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], inode.UseNames)
 					mustDo(t, err)
-					to, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], UseNames)
+					to, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], inode.UseNames)
 					mustDo(t, err)
 					file, _ := from.Lookup([]byte(name())) // without a lock, as a client's call before
-					locked := LockNames(from, to)
+					locked := inode.LockNames(from, to)
 					switch r.IntN(5) { // each may fail
 					case 0, 1:
 						if made, err := to.Create(actas.AsProcess(), name(), 0o644); err == nil {

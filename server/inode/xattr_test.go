@@ -1,4 +1,4 @@
-package inode
+package inode_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -29,9 +30,9 @@ func newXattrsIn(t *testing.T, disk string, limit int64) *xattrsIn {
 }
 
 // does opens a file, as a call does, and does something to it.
-func (x *xattrsIn) does(handle []byte, do func(f *File) error) error {
+func (x *xattrsIn) does(handle []byte, do func(f *inode.File) error) error {
 	x.Helper()
-	f, err := x.opener.Open(netip.Addr{}, handle, UseAttr)
+	f, err := x.opener.Open(netip.Addr{}, handle, inode.UseAttr)
 	mustDo(x.T, err)
 	defer f.Close()
 	return do(f)
@@ -39,14 +40,14 @@ func (x *xattrsIn) does(handle []byte, do func(f *File) error) error {
 
 func (x *xattrsIn) set(handle []byte, name string, n int) error {
 	x.Helper()
-	return x.does(handle, func(f *File) error {
+	return x.does(handle, func(f *inode.File) error {
 		return f.SetXattr(actas.AsProcess(), []byte(name), []byte(strings.Repeat("v", n)), 0)
 	})
 }
 
 func (x *xattrsIn) remove(handle []byte, name string) error {
 	x.Helper()
-	return x.does(handle, func(f *File) error { return f.RemoveXattr(actas.AsProcess(), []byte(name)) })
+	return x.does(handle, func(f *inode.File) error { return f.RemoveXattr(actas.AsProcess(), []byte(name)) })
 }
 
 func (x *xattrsIn) used() int64 { return x.volume.Account.Usage().Bytes }
@@ -177,9 +178,9 @@ func TestXattrsOfReused(t *testing.T) {
 // removed removes a name of the volume's root.
 func (x *xattrsIn) removed(name string) {
 	x.Helper()
-	dir, err := x.opener.Open(netip.Addr{}, x.root, UseNames)
+	dir, err := x.opener.Open(netip.Addr{}, x.root, inode.UseNames)
 	mustDo(x.T, err)
 	defer dir.Close()
-	defer LockNames(dir, dir).Unlock()
+	defer inode.LockNames(dir, dir).Unlock()
 	mustDo(x.T, dir.Remove(actas.AsProcess(), name))
 }

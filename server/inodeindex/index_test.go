@@ -1,4 +1,4 @@
-package inodeindex
+package inodeindex_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/podnas/podnas/server/inodeindex"
 )
 
 type place struct {
@@ -35,7 +37,7 @@ func (m model) remove(ino uint64, p place) {
 	}
 }
 
-func (x *Index) places(ino uint64) (all []place) {
+func places(x *inodeindex.Index, ino uint64) (all []place) {
 	var buf [256]byte
 	for n := 0; ; n++ {
 		parent, name, ok := x.Name(ino, n, &buf)
@@ -46,12 +48,12 @@ func (x *Index) places(ino uint64) (all []place) {
 	}
 }
 
-func compare(t *testing.T, x *Index, m model) {
+func compare(t *testing.T, x *inodeindex.Index, m model) {
 	t.Helper()
 	names := 0
 	for ino, want := range m {
 		names += len(want)
-		got := x.places(ino)
+		got := places(x, ino)
 		if len(got) != len(want) {
 			t.Fatalf("inode %d has the names %v, want %v", ino, got, want)
 		}
@@ -68,7 +70,7 @@ func compare(t *testing.T, x *Index, m model) {
 
 // steps does to an index and to its model what the bytes say.
 func steps(t *testing.T, program []byte) {
-	x, m := New(NewMemory(1<<30)), model{}
+	x, m := inodeindex.New(inodeindex.NewMemory(1<<30)), model{}
 	for ; len(program) >= 4; program = program[4:] {
 		// Directories have odd numbers. Few numbers and names, so that they meet again; the
 		// numbers with the same lower bits come into the same shard often.
@@ -76,7 +78,7 @@ func steps(t *testing.T, program []byte) {
 		p := place{uint64(program[2]%8)*2 + 1, strings.Repeat("n", int(program[3]%7)) + fmt.Sprint(program[3]%11)}
 		switch program[0] % 8 {
 		case 0, 1, 2, 3:
-			if len(m[ino]) < namesMax || slices.Contains(m[ino], p) {
+			if len(m[ino]) < inodeindex.NamesMax || slices.Contains(m[ino], p) {
 				m.add(ino, p, ino%2 == 1)
 				x.Add(ino, p.parent, []byte(p.name), ino%2 == 1)
 			}
@@ -128,12 +130,12 @@ func FuzzModel(f *testing.F) {
 // TestManyNames: of a file with more names than are remembered, others are found only by a walk,
 // and the index says so when none of the remembered is left.
 func TestManyNames(t *testing.T) {
-	x := New(NewMemory(1 << 30))
-	for i := range namesMax + 5 {
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
+	for i := range inodeindex.NamesMax + 5 {
 		x.Add(2, 1, fmt.Appendf(nil, "name %d", i), false)
 	}
-	all := x.places(2)
-	if len(all) != namesMax || x.Losses() != 0 {
+	all := places(x, 2)
+	if len(all) != inodeindex.NamesMax || x.Losses() != 0 {
 		t.Fatalf("%d names are remembered, %d losses", len(all), x.Losses())
 	}
 	for _, p := range all {
@@ -146,13 +148,13 @@ func TestManyNames(t *testing.T) {
 
 // TestAddIf: a name that was removed after it was seen is not added.
 func TestAddIf(t *testing.T) {
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	seen := x.Removals()
 	x.Remove(5, 1, []byte("a"))
-	if x.AddIf(seen, 5, 1, []byte("a"), false) || len(x.places(5)) != 0 {
+	if x.AddIf(seen, 5, 1, []byte("a"), false) || len(places(x, 5)) != 0 {
 		t.Error("a name that was removed meanwhile was added")
 	}
-	if !x.AddIf(x.Removals(), 5, 1, []byte("a"), false) || len(x.places(5)) != 1 {
+	if !x.AddIf(x.Removals(), 5, 1, []byte("a"), false) || len(places(x, 5)) != 1 {
 		t.Error("the name was not added")
 	}
 }
@@ -161,13 +163,13 @@ func TestAddIf(t *testing.T) {
 // directories stay.
 func TestLimit(t *testing.T) {
 	const limit = 4 << 20
-	x := New(NewMemory(limit))
+	x := inodeindex.New(inodeindex.NewMemory(limit))
 	for i := range uint64(1000) {
 		x.Add(1_000_000+i, 1, fmt.Appendf(nil, "directory %d", i), true)
 	}
 	for i := range uint64(300_000) {
 		x.Add(2_000_000+i, 1_000_000+i%1000, fmt.Appendf(nil, "file %d", i), false)
-		if i%1000 == 0 && len(x.places(2_000_000)) != 1 {
+		if i%1000 == 0 && len(places(x, 2_000_000)) != 1 {
 			t.Fatal("a file that is used often was forgotten")
 		}
 	}
@@ -179,7 +181,7 @@ func TestLimit(t *testing.T) {
 		t.Error("nothing says that files were forgotten")
 	}
 	for i := range uint64(1000) {
-		if len(x.places(1_000_000+i)) != 1 {
+		if len(places(x, 1_000_000+i)) != 1 {
 			t.Fatalf("directory %d was forgotten", i)
 		}
 	}
@@ -189,9 +191,9 @@ func TestLimit(t *testing.T) {
 // there is room again.
 func TestMemoryIsShared(t *testing.T) {
 	const limit = 4 << 20
-	m := NewMemory(limit)
-	large, small := New(m), New(m)
-	fill := func(x *Index, files uint64) {
+	m := inodeindex.NewMemory(limit)
+	large, small := inodeindex.New(m), inodeindex.New(m)
+	fill := func(x *inodeindex.Index, files uint64) {
 		for i := range files {
 			x.Add(1000+i, 1, fmt.Appendf(nil, "file %d", i), false)
 		}
@@ -212,14 +214,14 @@ func TestMemoryIsShared(t *testing.T) {
 		t.Errorf("alone it has %d names, want 50000", names)
 	}
 	small.Close()
-	if words := m.words.Load(); words != 0 {
+	if words := m.Words(); words != 0 {
 		t.Errorf("%d words are not given back", words)
 	}
 }
 
 // TestConcurrently: names are found while others come and go.
 func TestConcurrently(t *testing.T) {
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	for ino := range uint64(1000) {
 		x.Add(ino, 1, fmt.Appendf(nil, "stays %d", ino), false)
 	}
@@ -230,7 +232,7 @@ func TestConcurrently(t *testing.T) {
 				ino := n % 1000
 				name := fmt.Appendf(nil, "other %d", g)
 				x.Add(ino, 1, name, false)
-				if !slices.Contains(x.places(ino), place{1, fmt.Sprintf("stays %d", ino)}) {
+				if !slices.Contains(places(x, ino), place{1, fmt.Sprintf("stays %d", ino)}) {
 					// names move while others are removed: a second look must find it
 					x.Add(ino, 1, fmt.Appendf(nil, "stays %d", ino), false)
 				}
@@ -240,7 +242,7 @@ func TestConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 	for ino := range uint64(1000) {
-		if got := x.places(ino); len(got) != 1 {
+		if got := places(x, ino); len(got) != 1 {
 			t.Fatalf("inode %d has the names %v", ino, got)
 		}
 	}
@@ -256,7 +258,7 @@ func TestMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	name := make([]byte, 0, 64)
 	for i := range uint64(files) {
 		name = fmt.Appendf(name[:0], "file-%06d.data", i) // 16 bytes
@@ -272,7 +274,7 @@ func TestMemory(t *testing.T) {
 }
 
 func BenchmarkName(b *testing.B) {
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		x.Add(100+i, 1, fmt.Appendf(nil, "file-%06d.data", i), false)
 	}
@@ -286,7 +288,7 @@ func BenchmarkName(b *testing.B) {
 }
 
 func BenchmarkAddKnown(b *testing.B) {
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		x.Add(100+i, 1, fmt.Appendf(nil, "file-%06d.data", i), false)
 	}

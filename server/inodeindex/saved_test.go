@@ -1,4 +1,4 @@
-package inodeindex
+package inodeindex_test
 
 import (
 	"bytes"
@@ -10,11 +10,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/inodeindex"
 )
 
 // filled is an index with directories 1 to 100, of which 1 is the root, and files in them.
-func filled(files int) *Index {
-	x := New(NewMemory(1 << 30))
+func filled(files int) *inodeindex.Index {
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	for d := range uint64(99) {
 		x.Add(d+2, d/10+1, fmt.Appendf(nil, "directory %d", d+2), true)
 	}
@@ -24,18 +26,16 @@ func filled(files int) *Index {
 	return x
 }
 
-func contents(x *Index) []string {
+func contents(x *inodeindex.Index) []string {
 	var all []string
-	for i := range x.shards {
-		x.shards[i].eachLocked(func(r record) {
-			all = append(all, fmt.Sprintln(r.ino(), r.parent(), string(r.name()), r[0]&flagDir != 0))
-		})
-	}
+	x.Each(func(ino, parent uint64, name []byte, dir bool) {
+		all = append(all, fmt.Sprintln(ino, parent, string(name), dir))
+	})
 	slices.Sort(all)
 	return all
 }
 
-func same(t *testing.T, got, want *Index) {
+func same(t *testing.T, got, want *inodeindex.Index) {
 	t.Helper()
 	a, b := contents(got), contents(want)
 	if !slices.Equal(a, b) {
@@ -66,7 +66,7 @@ func TestSaved(t *testing.T) {
 	if again, err := x.Append(io.Discard, appended); again != appended || err != nil {
 		t.Errorf("nothing is new, but the file would become %+v, %v", again, err)
 	}
-	y := New(NewMemory(1 << 30))
+	y := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	loaded, err := y.Load(bytes.NewReader(file.Bytes()), 7, 1)
 	if err != nil || loaded != appended {
 		t.Errorf("loaded %+v, %v; want %+v", loaded, err, appended)
@@ -77,7 +77,7 @@ func TestSaved(t *testing.T) {
 	if _, err := y.Append(&file, loaded); err != nil {
 		t.Fatal(err)
 	}
-	z := New(NewMemory(1 << 30))
+	z := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	if _, err := z.Load(&file, 7, 1); err != nil {
 		t.Error(err)
 	}
@@ -86,7 +86,7 @@ func TestSaved(t *testing.T) {
 
 // TestLoadedIsOlder: what the index knows already is newer than what is loaded.
 func TestLoadedIsOlder(t *testing.T) {
-	x := New(NewMemory(1 << 30))
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	x.Add(2, 1, []byte("was here"), true)
 	x.Add(3, 2, []byte("was a file"), false)
 	x.Add(4, 2, []byte("was a directory"), true)
@@ -95,7 +95,7 @@ func TestLoadedIsOlder(t *testing.T) {
 	if _, err := x.Save(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
-	y := New(NewMemory(1 << 30))
+	y := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	y.Add(2, 1, []byte("is there"), true)
 	y.Add(3, 1, []byte("is a directory"), true)
 	y.Add(4, 1, []byte("is a file"), false)
@@ -104,7 +104,7 @@ func TestLoadedIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ino, want := range map[uint64][]place{2: {{1, "is there"}}, 3: {{1, "is a directory"}}, 4: {{1, "is a file"}}, 5: {{1, "name"}, {2, "other name"}}} {
-		if got := y.places(ino); !slices.Equal(got, want) {
+		if got := places(y, ino); !slices.Equal(got, want) {
 			t.Errorf("inode %d has the names %v, want %v", ino, got, want)
 		}
 	}
@@ -126,8 +126,8 @@ func TestSavedDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(x)
-	load := func(b []byte, volume, root uint64) (*Index, Saved, error) {
-		y := New(NewMemory(1 << 30))
+	load := func(b []byte, volume, root uint64) (*inodeindex.Index, inodeindex.Saved, error) {
+		y := inodeindex.New(inodeindex.NewMemory(1 << 30))
 		s, err := y.Load(bytes.NewReader(b), volume, root)
 		for _, name := range contents(y) {
 			if _, found := slices.BinarySearch(want, name); !found {
@@ -139,29 +139,29 @@ func TestSavedDamaged(t *testing.T) {
 	for at := 0; at < file.Len(); at += 1999 {
 		b := bytes.Clone(file.Bytes())
 		b[at] ^= 4
-		if _, _, err := load(b, 7, 1); !errors.Is(err, ErrDamaged) && (at >= headerSize || !errors.Is(err, ErrForeign)) {
+		if _, _, err := load(b, 7, 1); !errors.Is(err, inodeindex.ErrDamaged) && (at >= inodeindex.HeaderSize || !errors.Is(err, inodeindex.ErrForeign)) {
 			t.Errorf("byte %d is wrong: %v", at, err)
 		}
 		_, s, err := load(b[:at], 7, 1)
-		if err == nil && s.Size != int64(at) || err != nil && !errors.Is(err, ErrDamaged) {
+		if err == nil && s.Size != int64(at) || err != nil && !errors.Is(err, inodeindex.ErrDamaged) {
 			t.Errorf("cut off at %d: %v", at, err)
 		}
 	}
 	later := bytes.Clone(file.Bytes())
-	binary.BigEndian.PutUint32(later[len(savedMagic):], savedVersion+1)
+	binary.BigEndian.PutUint32(later[len(inodeindex.SavedMagic):], inodeindex.SavedVersion+1)
 	for what, err := range map[string]error{
 		"another volume": third(load(file.Bytes(), 8, 1)),
 		"another root":   third(load(file.Bytes(), 7, 2)),
 		"a version":      third(load(later, 7, 1)),
 	} {
-		if !errors.Is(err, ErrForeign) {
+		if !errors.Is(err, inodeindex.ErrForeign) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	// A block twice, with its sum.
 	b := file.Bytes()
-	first := headerSize + lengthSize + int(binary.BigEndian.Uint32(b[headerSize:])) + sumSize
-	if _, _, err := load(slices.Concat(b[:first], b[headerSize:]), 7, 1); !errors.Is(err, ErrDamaged) {
+	first := inodeindex.HeaderSize + inodeindex.LengthSize + int(binary.BigEndian.Uint32(b[inodeindex.HeaderSize:])) + inodeindex.SumSize
+	if _, _, err := load(slices.Concat(b[:first], b[inodeindex.HeaderSize:]), 7, 1); !errors.Is(err, inodeindex.ErrDamaged) {
 		t.Errorf("a block came twice: %v", err)
 	}
 	if y, s, err := load(b, 7, 1); err != nil || s != saved || len(contents(y)) != len(want) {
@@ -169,31 +169,29 @@ func TestSavedDamaged(t *testing.T) {
 	}
 }
 
-func third(_ *Index, _ Saved, err error) error { return err }
+func third(_ *inodeindex.Index, _ inodeindex.Saved, err error) error { return err }
 
 // FuzzLoad: whatever a file has, loading it ends, with names that may be names.
 func FuzzLoad(f *testing.F) {
 	var file bytes.Buffer
 	_, _ = filled(10).Save(&file, 7, 1)
 	f.Add(file.Bytes())
-	f.Add(file.Bytes()[headerSize+lengthSize : file.Len()-sumSize])
+	f.Add(file.Bytes()[inodeindex.HeaderSize+inodeindex.LengthSize : file.Len()-inodeindex.SumSize])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		check := func(x *Index) {
-			for i := range x.shards {
-				x.shards[i].eachLocked(func(r record) {
-					if name := r.name(); len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
-						t.Fatalf("the name %q was loaded", name)
-					}
-				})
-			}
+		check := func(x *inodeindex.Index) {
+			x.Each(func(_, _ uint64, name []byte, _ bool) {
+				if len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
+					t.Fatalf("the name %q was loaded", name)
+				}
+			})
 		}
-		x := New(NewMemory(1 << 20))
+		x := inodeindex.New(inodeindex.NewMemory(1 << 20))
 		_, _ = x.Load(bytes.NewReader(b), 7, 1)
 		check(x)
 		// The names alone, which a right sum would lead to.
 		names := 0
-		x = New(NewMemory(1 << 20))
-		x.loadNames(b, &names)
+		x = inodeindex.New(inodeindex.NewMemory(1 << 20))
+		x.LoadNames(b, &names)
 		check(x)
 		if n, _ := x.Size(); n > names {
 			t.Fatalf("%d names of %d", n, names)
@@ -208,7 +206,7 @@ func TestLoadLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	const limit = 4 << 20
-	x := New(NewMemory(limit))
+	x := inodeindex.New(inodeindex.NewMemory(limit))
 	if _, err := x.Load(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +228,13 @@ func (f *failing) Write(b []byte) (int, error) {
 // TestSaveFails: an error ends it at once, and all can be saved again.
 func TestSaveFails(t *testing.T) {
 	x := filled(20_000)
-	for _, room := range []int{0, headerSize, 100_000} {
+	for _, room := range []int{0, inodeindex.HeaderSize, 100_000} {
 		if _, err := x.Save(&failing{left: room}, 7, 1); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}
 	var file bytes.Buffer
-	y := New(NewMemory(1 << 30))
+	y := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	if _, err := x.Save(&file, 7, 1); err != nil {
 		t.Error(err)
 	}
@@ -284,7 +282,7 @@ func TestSaveConcurrently(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := New(NewMemory(1 << 30))
+	y := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	if _, err := y.Load(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +295,8 @@ func TestSaveConcurrently(t *testing.T) {
 }
 
 // million is an index of a million files in 1,000 directories.
-func million() *Index {
-	x := New(NewMemory(1 << 30))
+func million() *inodeindex.Index {
+	x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		if i%1000 == 0 {
 			x.Add(2+i/1000, 1, fmt.Appendf(nil, "directory %d", i/1000), true)
@@ -322,7 +320,7 @@ func BenchmarkLoad(b *testing.B) {
 	_, _ = million().Save(&file, 7, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		x := New(NewMemory(1 << 30))
+		x := inodeindex.New(inodeindex.NewMemory(1 << 30))
 		if _, err := x.Load(bytes.NewReader(file.Bytes()), 7, 1); err != nil {
 			b.Fatal(err)
 		}

@@ -57,11 +57,14 @@ func (r *CachedHandle) Saw(a *disk.Attr) {
 		return
 	}
 	same := *a
-	same.Change = was.Change
+	same.Change, same.Birth = was.Change, was.Birth
 	if was.Attr != same {
 		r.Attrs.Store(nil)
 	}
 }
+
+// Birth is when the file was made, in nanoseconds since 1970.
+func (r *CachedHandle) Birth() int64 { return r.file.Sec*1e9 + int64(r.file.Nsec) }
 
 // Handle returns the bytes. The caller must not change them.
 func (r *CachedHandle) Handle() []byte { return r.bytes[:r.n] }

@@ -166,11 +166,6 @@ func (c *compound) fileACL(f *inode.File) ([]nfs4.ACE, error) {
 	return acesOf(acls, f.Attr.IsDir()), nil
 }
 
-// aclAttrs are the attributes that are others where the file system has no ACLs.
-func aclAttrs() nfs4.Bitmap {
-	return nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrACL, nfs4.AttrACLSupport, nfs4.AttrSuppattrExclcreat)
-}
-
 // withACLs says in the attributes of a volume whether that has ACLs.
 func withACLs(into *nfs4.Attrs, has bool) {
 	into.ACLSupport = nfs4.ACLSupportAllow | nfs4.ACLSupportDeny

@@ -51,6 +51,7 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 	all[1] = s
 	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize, nfs4.AttrXattrSupport)
 	s.supported, s.ofDisk = s.supported.Or(of2), s.ofDisk.Or(of2)
+	s.supported.Set(nfs4.AttrTimeCreate)
 	umask := nfs4.BitmapOf(nfs4.AttrModeUmask) // RFC 8275: of what is made, and never read
 	s.supported, s.inCreate, s.writeOnly, s.inExclusive = s.supported.Or(umask), s.inCreate.Or(umask), s.writeOnly.Or(umask), s.inExclusive.Or(umask)
 	all[2] = s
@@ -101,9 +102,16 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Files.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
 	}
-	if !wanted.And(aclAttrs()).Empty() {
+	if wanted.Has(nfs4.AttrTimeCreate) {
+		into.TimeCreate = timeOf(time.Unix(0, a.Birth))
+	}
+	if !wanted.And(ofSomeDisks()).Empty() {
 		into.SupportedAttrs, into.SuppattrExclcreat = sets.supported, sets.inExclusive
 		withACLs(into, v.HasACLs())
+		if !v.Files.HasBirths() {
+			into.Mask.Clear(nfs4.AttrTimeCreate)
+			into.SupportedAttrs.Clear(nfs4.AttrTimeCreate)
+		}
 	}
 	if wanted.And(sets.ofDisk).Empty() {
 		return nil
@@ -117,6 +125,11 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.MaxLink, into.MaxName, into.CloneBlksize = st.LinkMax, st.NameMax, st.BlockSize
 	into.XattrSupport = wanted.Has(nfs4.AttrXattrSupport) && v.HasXattrs()
 	return nil
+}
+
+// ofSomeDisks are the attributes that not every file system has, and those that say so.
+func ofSomeDisks() nfs4.Bitmap {
+	return nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrACL, nfs4.AttrACLSupport, nfs4.AttrSuppattrExclcreat, nfs4.AttrTimeCreate)
 }
 
 // common sets the attributes that are the same for all files.
@@ -140,7 +153,7 @@ func (c *compound) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
 		Mask: sets.supported.Without(sets.writeOnly),
 		Type: nfs4.TypeDir, Change: n.change(), Size: 4096, Filehandle: handle, FileID: n.fileID(), MountedOnFileID: n.fileID(),
 		Mode: 0o555, NumLinks: 2, Owner: []byte("0"), OwnerGroup: []byte("0"),
-		TimeAccess: began, TimeMetadata: began, TimeModify: began,
+		TimeAccess: began, TimeMetadata: began, TimeModify: began, TimeCreate: began,
 		XattrSupport: true, // of the volumes below: some clients ask here, once
 	}
 	c.common(into)
@@ -206,6 +219,9 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	}
 	if err != nil {
 		return err
+	}
+	if a.Birth == 0 && wanted.Has(nfs4.AttrTimeCreate) {
+		a.Birth = f.Birth()
 	}
 	return c.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
 }

@@ -183,6 +183,7 @@ func (c *compound) rootAttrs(v *exports.Volume, l *lister, names *owners) error 
 			return err
 		}
 	}
+	a.Birth = f.Birth()
 	return c.attrs(f.Volume, &a, change, handle, l.args.Request, names, &l.attrs)
 }
 

@@ -1,4 +1,4 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // peer connects a client that answers calls, and returns the server's side of the connection.
-func (s *testServer) peer(handle rpc.Handler) (*rpc.Client, *conn) {
+func (s *testServer) peer(handle rpc.Handler) (*rpc.Client, oncrpc.Conn) {
 	s.t.Helper()
 	nc, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -26,20 +27,16 @@ func (s *testServer) peer(handle rpc.Handler) (*rpc.Client, *conn) {
 	if _, err := c.Call(s.t.Context(), testProg, testVers, procNull, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	s.server.mu.Lock()
-	defer s.server.mu.Unlock()
-	for on := range s.server.conns {
-		if on.Address() == nc.LocalAddr().String() {
-			return c, on
-		}
+	on := s.server.ConnOf(nc.LocalAddr().String())
+	if on == nil {
+		s.t.Fatal("the server has no such connection")
 	}
-	s.t.Fatal("the server has no such connection")
-	return nil, nil
+	return c, on
 }
 
 // The server calls its clients over their connections, beside their own calls.
 func TestAsk(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	c, on := s.peer(func(h *rpc.CallHeader, args *xdr.Decoder, reply []byte) []byte {
 		return append(xdr.AppendUint32(reply, h.Prog+h.Vers+h.Proc), args.Rest()...)
 	})
@@ -64,7 +61,7 @@ func TestAsk(t *testing.T) {
 // A client that does not answer, answers with too much, or goes, delays who asks and nobody
 // else.
 func TestAskFails(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	never := make(chan struct{})
 	t.Cleanup(func() { close(never) })
 	c, on := s.peer(func(h *rpc.CallHeader, _ *xdr.Decoder, reply []byte) []byte {
@@ -72,7 +69,7 @@ func TestAskFails(t *testing.T) {
 		case 0:
 			<-never
 		case 1:
-			return append(reply, make([]byte, answerMax)...)
+			return append(reply, make([]byte, oncrpc.AnswerMax)...)
 		}
 		return reply
 	})

@@ -1,8 +1,9 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -10,14 +11,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // A client that sends half a record, or reads no replies, costs only itself, and
 // only for a while.
 func TestServerStuckClients(t *testing.T) {
-	s := startServer(t, func(l *limits) {
-		l.connBytes, l.totalBytes = 4<<20, 16<<20
-		l.record, l.write = 2*time.Second, 2*time.Second // in which the other one reads, however busy the machine is
+	s := startServer(t, oncrpc.Limits{
+		ConnBytes: 4 << 20, TotalBytes: 16 << 20,
+		Record: 2 * time.Second, Write: 2 * time.Second, // in which the other one reads, however busy the machine is
 	})
 	var stuck sync.WaitGroup
 	for range 3 {
@@ -63,7 +66,7 @@ func TestServerStuckClients(t *testing.T) {
 // Past the calls that one connection may have in flight, the server stops
 // reading from it; others go on.
 func TestServerBoundsCalls(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.connCalls = 4 })
+	s := startServer(t, oncrpc.Limits{ConnCalls: 4})
 	conn := s.connect()
 	for xid := range uint32(10) {
 		if _, err := conn.Write(record(xid, procBlock)); err != nil {
@@ -90,7 +93,7 @@ func TestServerBoundsCalls(t *testing.T) {
 // A connection too many has an idle one closed. One that is in use is not, and then
 // the new one is refused, but for the server's own.
 func TestServerBoundsConnections(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 3, 2 })
+	s := startServer(t, oncrpc.Limits{Conns: 3, PeerConns: 2})
 	// which tells which of some connections the server has closed, when it has closed n.
 	which := func(conns []net.Conn, n uint64) (closed []bool) {
 		eventually(t, "connections are closed", func() bool { return s.stats.Closed.Load()+s.stats.Refused.Load() == n })
@@ -109,7 +112,7 @@ func TestServerBoundsConnections(t *testing.T) {
 		s.echo(conn, 1)
 		idle = append(idle, conn)
 		eventually(t, "it is idle", func() bool { return s.idle() == n+1 })
-		s.server.endWaits(time.Now()) // now it is known since when
+		s.server.LookForWaits(time.Now()) // now it is known since when
 	}
 	var busy []net.Conn
 	for n := range int32(3) {
@@ -140,20 +143,14 @@ func TestServerBoundsConnections(t *testing.T) {
 }
 
 // idle counts the connections that have no call in flight.
-func (s *testServer) idle() (n int) {
-	s.server.mu.Lock()
-	defer s.server.mu.Unlock()
-	for c := range s.server.conns {
-		if activity, _ := c.Activity(); activity == Idle {
-			n++
-		}
-	}
-	return n
+func (s *testServer) idle() int {
+	_, idle, _ := s.server.ConnsIn()
+	return idle
 }
 
 // Half a record makes room for a connection from an address that has fewer.
 func TestStuckConnectionsMakeRoom(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 8, 6 })
+	s := startServer(t, oncrpc.Limits{Conns: 8, PeerConns: 6})
 	for n := range 40 {
 		conn := s.connectFrom(net.IPv4(127, 0, 4, byte(n%2)))
 		if _, err := conn.Write([]byte{0x80, 0, 0, 100, 1}); err != nil {
@@ -179,7 +176,7 @@ func (s *testServer) connectFrom(ip net.IP) net.Conn {
 }
 
 func TestServerIdle(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.idle = 50 * time.Millisecond })
+	s := startServer(t, oncrpc.Limits{Idle: 50 * time.Millisecond})
 	conn := s.connect()
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -187,4 +184,51 @@ func TestServerIdle(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("an idle connection: %v, want the end", err)
 	}
+}
+
+// A record that comes byte by byte has no more time than one that stops.
+func TestServerDrippingClient(t *testing.T) {
+	s := startServer(t, oncrpc.Limits{Record: 200 * time.Millisecond})
+	conn := s.connect()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = conn.Read(make([]byte, 1)) // until the server ends it
+	}()
+	if _, err := conn.Write([]byte{0x80, 0x10, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(20 * time.Second); ; {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			_, _ = conn.Write([]byte{0}) // fails once it is ended
+		case <-limit:
+			t.Fatal("the connection is still there")
+		}
+	}
+}
+
+// An idle connection holds no memory for calls.
+func TestIdleConnectionsHoldNothing(t *testing.T) {
+	s := startServer(t, oncrpc.Limits{})
+	conn := s.connect()
+	for range 3 {
+		for xid := range uint32(100) {
+			if _, err := conn.Write(record(xid, procEcho, xid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			replyTo(t, conn)
+		}
+		eventually(t, "nothing is held", func() bool { return s.server.Held() == "0 0" })
+	}
+	if _, err := conn.Write([]byte{0x80, 0x10, 0, 0}); err != nil { // 1 MiB follow
+		t.Fatal(err)
+	}
+	eventually(t, "what has begun is charged", func() bool { return s.server.Held() == fmt.Sprint(oncrpc.Taken(1<<20), " ", 0) })
 }

@@ -1,4 +1,4 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // Calls that wait hold up none of their connection's others, and all are answered, each as itself
@@ -18,7 +19,7 @@ import (
 func TestWaitHoldsUpNobody(t *testing.T) {
 	for name, proc := range map[string]uint32{"may block": procWait, "waits": procBlock, "may block after it has waited": procThen} {
 		t.Run(name, func(t *testing.T) {
-			s := startServer(t, nil)
+			s := startServer(t, oncrpc.Limits{})
 			c := s.dial()
 			const waits, echoes = 20, 100
 			var answers sync.WaitGroup
@@ -31,7 +32,7 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 				})
 			}
 			eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
-			time.Sleep(20 * checkEvery) // for the timer to find them, where it looks
+			time.Sleep(20 * oncrpc.CheckEvery) // for the timer to find them, where it looks
 			for i := range uint32(echoes) {
 				got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
 				if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
@@ -51,8 +52,8 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 
 // Replies to calls that were woken together leave with the last of them, unless there are many.
 func TestWokenTogether(t *testing.T) {
-	const calls = outCalls + 8
-	s := startServer(t, nil)
+	const calls = oncrpc.OutCalls + 8
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	for i := range uint32(calls) {
 		if _, err := conn.Write(record(i, procBlock, i)); err != nil {
@@ -60,12 +61,12 @@ func TestWokenTogether(t *testing.T) {
 		}
 	}
 	eventually(t, "all wait", func() bool { return s.waiting.Load() == calls })
-	var woken *Call
+	var woken *oncrpc.Call
 	for range calls {
 		woken = <-s.waiters
 		woken.Woken()
 	}
-	on := woken.conn
+	awake := woken.Awake()
 	replies := func(n int) {
 		t.Helper()
 		for range n {
@@ -78,7 +79,7 @@ func TestWokenTogether(t *testing.T) {
 		for range n {
 			s.blocked <- struct{}{}
 		}
-		time.Sleep(20 * checkEvery) // for what is written too early
+		time.Sleep(20 * oncrpc.CheckEvery) // for what is written too early
 	}
 	early := func() bool {
 		if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -87,19 +88,19 @@ func TestWokenTogether(t *testing.T) {
 		_, err := conn.Read(make([]byte, 1))
 		return err == nil
 	}
-	goOn(outCalls - 1)
+	goOn(oncrpc.OutCalls - 1)
 	if early() {
 		t.Fatal("a reply does not wait for those of the other calls")
 	}
 	goOn(1)
-	replies(outCalls)
-	goOn(calls - outCalls - 1)
+	replies(oncrpc.OutCalls)
+	goOn(calls - oncrpc.OutCalls - 1)
 	if early() {
 		t.Fatal("a reply does not wait for those of the other calls")
 	}
 	goOn(1)
-	replies(calls - outCalls)
-	if n := on.awake.Load(); n != 0 {
+	replies(calls - oncrpc.OutCalls)
+	if n := awake(); n != 0 {
 		t.Errorf("%d calls are taken for awake when all are answered", n)
 	}
 	s.echo(conn, 1)
@@ -107,7 +108,7 @@ func TestWokenTogether(t *testing.T) {
 
 // A call that waits once more does not keep the replies of those that were woken with it.
 func TestWokenAndAsleep(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	for i, proc := range []uint32{procBlock, procAgain} {
 		if _, err := conn.Write(record(uint32(i), proc, uint32(i))); err != nil {
@@ -130,7 +131,7 @@ func TestWokenAndAsleep(t *testing.T) {
 
 // A client that goes while its calls wait leaves nothing behind, and disturbs nobody.
 func TestClientGoesWhileCallsWait(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	const waits = 20
 	for i := range uint32(waits) {
@@ -147,21 +148,20 @@ func TestClientGoesWhileCallsWait(t *testing.T) {
 		s.blocked <- struct{}{}
 	}
 	eventually(t, "only the other connection is left", func() bool {
-		s.server.mu.Lock()
-		defer s.server.mu.Unlock()
-		return len(s.server.conns) == 1
+		all, _, _ := s.server.ConnsIn()
+		return all == 1
 	})
 }
 
 // A panic after the reading was handed on ends only the call.
 func TestPanicAfterWait(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	for i := range uint32(10) {
 		if _, err := conn.Write(record(i, procLater)); err != nil {
 			t.Fatal(err)
 		}
-		b, err := rpc.ReadRecord(conn, nil, recordMax)
+		b, err := rpc.ReadRecord(conn, nil, oncrpc.RecordMax)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,35 +177,30 @@ func TestPanicAfterWait(t *testing.T) {
 // Goroutines that have read a connection are used again, up to a number, and end when
 // the server has nothing to do.
 func TestReadersAreKept(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	c := s.dial()
-	spare := func() int {
-		s.server.readers.mu.Lock()
-		defer s.server.readers.mu.Unlock()
-		return len(s.server.readers.spare)
-	}
+	spare := s.server.SpareReaders
 	for range 2 {
 		waiting := s.waiting.Load()
 		var answers sync.WaitGroup
-		for i := range uint32(sparesMax + 10) {
+		for i := range uint32(oncrpc.SparesMax + 10) {
 			answers.Go(func() {
 				if _, err := c.Call(t.Context(), testProg, testVers, procBlock, words{i}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		eventually(t, "all wait", func() bool { return s.waiting.Load() == waiting+sparesMax+10 })
+		eventually(t, "all wait", func() bool { return s.waiting.Load() == waiting+oncrpc.SparesMax+10 })
 		if n := spare(); n != 0 {
 			t.Errorf("%d goroutines are kept while calls need them", n)
 		}
-		for range sparesMax + 10 {
+		for range oncrpc.SparesMax + 10 {
 			s.blocked <- struct{}{}
 		}
 		answers.Wait()
-		eventually(t, "as many as may be are kept", func() bool { return spare() == sparesMax })
+		eventually(t, "as many as may be are kept", func() bool { return spare() == oncrpc.SparesMax })
 	}
-	release := s.server.releaser()
-	release()
+	s.server.Release()
 	if n := spare(); n != 0 {
 		t.Errorf("%d goroutines are kept when nothing is to be done", n)
 	}
@@ -213,7 +208,7 @@ func TestReadersAreKept(t *testing.T) {
 
 // Readers that are replaced just when their call is answered lose none.
 func TestReadersChange(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	stop := make(chan struct{})
 	var open sync.WaitGroup
 	open.Go(func() { // lets each wait for about as long as it takes to be found waiting
@@ -255,7 +250,7 @@ func TestReadersChange(t *testing.T) {
 
 // A server that stops waits for them as for all others.
 func TestStopWhileCallsWait(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	c := s.dial()
 	answered := make(chan error, 1)
 	go func() {
@@ -265,7 +260,7 @@ func TestStopWhileCallsWait(t *testing.T) {
 	eventually(t, "it waits", func() bool { return s.waiting.Load() == 1 })
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
-	time.Sleep(5 * checkEvery)
+	time.Sleep(5 * oncrpc.CheckEvery)
 	s.blocked <- struct{}{}
 	if err := <-answered; err != nil {
 		t.Error(err)
@@ -275,7 +270,7 @@ func TestStopWhileCallsWait(t *testing.T) {
 
 // A call is alone when no other of its connection has come that is not answered.
 func TestAlone(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	c, other := s.dial(), s.dial()
 	alone := func(want bool) {
 		t.Helper()
@@ -314,7 +309,7 @@ func TestAlone(t *testing.T) {
 	}
 	in := bufio.NewReader(conn)
 	for i := range 2 {
-		reply, err := rpc.ReadRecord(in, nil, recordMax)
+		reply, err := rpc.ReadRecord(in, nil, oncrpc.RecordMax)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"testing"

@@ -1,25 +1,23 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"bytes"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/shares"
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // ofOneClient is how many permits the calls of one client have, and ofOneVolume those of
 // one volume.
 const (
-	ofOneClient = permitsMax - sharedMax + sharedMax*3/4
-	ofOneVolume = permitsMax - sharedMax + sharedMax/2
+	ofOneClient = oncrpc.PermitsMax - oncrpc.SharedMax + oncrpc.SharedMax*3/4
+	ofOneVolume = oncrpc.PermitsMax - oncrpc.SharedMax + oncrpc.SharedMax/2
 )
 
 // However many calls the disk keeps waiting, they take so many threads and no more.
@@ -39,9 +37,9 @@ func TestThreadsAreBounded(t *testing.T) {
 		}
 		return len(tasks)
 	}
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	s.disk.Store(int64(pipe[0]))
-	const calls = 4 * permitsMax
+	const calls = 4 * oncrpc.PermitsMax
 	before := threads()
 	var answers sync.WaitGroup
 	for i := range uint32(calls) / 2 {
@@ -57,11 +55,11 @@ func TestThreadsAreBounded(t *testing.T) {
 		}
 	}
 	eventually(t, "as many as may wait for the disk", func() bool { return s.waiting.Load() >= ofOneClient })
-	time.Sleep(50 * checkEvery) // for more that would
+	time.Sleep(50 * oncrpc.CheckEvery) // for more that would
 	if n := s.waiting.Load(); n != ofOneClient {
 		t.Errorf("%d calls wait in the disk, want %d", n, ofOneClient)
 	}
-	if n := threads() - before; n > permitsMax+32 { // and some of Go's own
+	if n := threads() - before; n > oncrpc.PermitsMax+32 { // and some of Go's own
 		t.Errorf("%d threads more for %d calls", n, calls)
 	}
 	c := s.dial()
@@ -88,7 +86,7 @@ func TestThreadsAreBounded(t *testing.T) {
 func TestSlowVolumeHoldsUpNoOther(t *testing.T) {
 	for name, conns := range map[string]int{"one connection": 1, "many connections": 40} {
 		t.Run(name, func(t *testing.T) {
-			s := startServer(t, nil)
+			s := startServer(t, oncrpc.Limits{})
 			const calls = 160
 			var answers sync.WaitGroup
 			clients := make([]*rpc.Client, conns)
@@ -121,7 +119,7 @@ func TestSlowVolumeHoldsUpNoOther(t *testing.T) {
 
 // What a client has asked for is not begun when it has gone meanwhile.
 func TestGoneClientsCallsAreNotBegun(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	const calls = ofOneVolume + 30
 	var sent []byte
@@ -139,60 +137,17 @@ func TestGoneClientsCallsAreNotBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the server knows", func() bool {
-		s.server.mu.Lock()
-		defer s.server.mu.Unlock()
-		for c := range s.server.conns {
-			if !c.gone.Load() {
-				return false
-			}
-		}
-		return true
+		all, _, gone := s.server.ConnsIn()
+		return gone == all
 	})
 	for range ofOneVolume {
 		s.blocked <- struct{}{}
 	}
 	eventually(t, "the connection ends", func() bool {
-		s.server.mu.Lock()
-		defer s.server.mu.Unlock()
-		return len(s.server.conns) == 0
+		all, _, _ := s.server.ConnsIn()
+		return all == 0
 	})
 	if n := s.waiting.Load(); n != ofOneVolume {
 		t.Errorf("%d calls were begun, want no more than the %d that were before the client went", n, ofOneVolume)
-	}
-}
-
-// Permits are taken and released by many at once; none is lost, and none is taken that is
-// not there.
-func TestSlots(t *testing.T) {
-	s := newSemaphore()
-	var users sync.WaitGroup
-	var taken atomic.Int32
-	for n := range 3 * permitsMax {
-		o := shares.Owner{Volume: uint64(n % 5), Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(n % 7)})}
-		users.Go(func() {
-			for range 200 {
-				at, later := s.acquire(o)
-				if later != nil {
-					at = <-later
-				}
-				if all := taken.Add(1); all > permitsMax {
-					t.Errorf("%d permits are taken", all)
-				}
-				taken.Add(-1)
-				s.release(at, o)
-			}
-		})
-	}
-	users.Wait()
-	if n := s.taken.Load(); n != 0 {
-		t.Errorf("%d permits for any call are taken at the end", n)
-	}
-	if n := s.waiting.Load(); n != 0 {
-		t.Errorf("%d wait at the end", n)
-	}
-	for n := range sharedMax / 2 {
-		if !s.shared.Enter(shares.Owner{Volume: 1}, nil) {
-			t.Fatalf("only %d of the shared permits are free at the end", n)
-		}
 	}
 }

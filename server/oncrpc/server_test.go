@@ -1,11 +1,10 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -44,15 +44,15 @@ const (
 type testServer struct {
 	t       testing.TB
 	addr    string
-	blocked chan struct{} // a receiver for each procBlock that goes on
-	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
-	waiting atomic.Int32  // procBlocks that wait
-	handled atomic.Int32  // how often a handler was called
-	waiters chan *Call    // procBlocks that wait
+	blocked chan struct{}     // a receiver for each procBlock that goes on
+	disk    atomic.Int64      // a descriptor that each procDisk reads a byte from
+	waiting atomic.Int32      // procBlocks that wait
+	handled atomic.Int32      // how often a handler was called
+	waiters chan *oncrpc.Call // procBlocks that wait
 	stop    func()
 	logs    bytes.Buffer
 	stats   *stats.Server
-	server  *Server
+	server  *oncrpc.Server
 }
 
 type words []uint32
@@ -65,25 +65,25 @@ func (w words) Append(b []byte) []byte {
 }
 
 // volumeIn is whose call a test's is: the first word of its arguments.
-func volumeIn(c *Call) uint64 {
+func volumeIn(c *oncrpc.Call) uint64 {
 	args := c.Args
 	return uint64(args.Uint32())
 }
 
 // startServer serves until the end of the test.
-func startServer(t testing.TB, change func(*limits)) *testServer {
+func startServer(t testing.TB, limits oncrpc.Limits) *testServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startServerOn(t, l, change)
+	return startServerOn(t, l, limits)
 }
 
-func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServer {
+func startServerOn(t testing.TB, l net.Listener, limits oncrpc.Limits) *testServer {
 	t.Helper()
-	s := &testServer{t: t, blocked: make(chan struct{}), waiters: make(chan *Call, 256)}
-	echo := func(c *Call) rpc.AcceptStat {
+	s := &testServer{t: t, blocked: make(chan struct{}), waiters: make(chan *oncrpc.Call, 256)}
+	echo := func(c *oncrpc.Call) rpc.AcceptStat {
 		c.Reply = append(c.Reply, c.Args.Rest()...)
 		return rpc.Success
 	}
@@ -91,16 +91,16 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		s.waiting.Add(1)
 		<-s.blocked
 	}
-	program := Program{Number: testProg, Version: testVers, Procedures: []Procedure{
-		procNull: {Name: "NULL", AnyAuth: true, Handle: func(*Call) rpc.AcceptStat { return rpc.Success }},
+	program := oncrpc.Program{Number: testProg, Version: testVers, Procedures: []oncrpc.Procedure{
+		procNull: {Name: "NULL", AnyAuth: true, Handle: func(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }},
 		procEcho: {Name: "ECHO", AnyAuth: true, Handle: echo},
-		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Wait()
 			s.waits(c)
 			wait()
 			return echo(c)
 		}},
-		procAgain: {Name: "AGAIN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procAgain: {Name: "AGAIN", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Wait()
 			s.waits(c)
 			wait()
@@ -108,12 +108,12 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			wait()
 			return echo(c)
 		}},
-		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) rpc.AcceptStat { panic("at once") }},
-		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*oncrpc.Call) rpc.AcceptStat { panic("at once") }},
+		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Wait()
 			panic("later")
 		}},
-		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			const size = 1 << 20
 			c.Reserve(size)
 			c.Reply = c.Reply[:len(c.Reply)+size]
@@ -121,7 +121,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			return rpc.Success
 		}},
 		procNone: {Name: "NONE"},
-		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			if !c.MayWait(volumeIn(c), false) {
 				return rpc.SystemErr
 			}
@@ -129,7 +129,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			c.MayWait(volumeIn(c), false) // by now another may read the connection
 			return echo(c)
 		}},
-		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Wait()
 			if !c.MayWait(volumeIn(c), false) {
 				return rpc.SystemErr
@@ -138,11 +138,11 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			c.Wait() // it has
 			return echo(c)
 		}},
-		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
 			return rpc.Success
 		}},
-		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.MayWait(volumeIn(c), false)
 			s.waiting.Add(1)
 			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
@@ -153,17 +153,13 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 	}}
 	for i := range program.Procedures {
 		if handle := program.Procedures[i].Handle; handle != nil {
-			program.Procedures[i].Handle = func(c *Call) rpc.AcceptStat {
+			program.Procedures[i].Handle = func(c *oncrpc.Call) rpc.AcceptStat {
 				s.handled.Add(1)
 				return handle(c)
 			}
 		}
 	}
-	limits := defaultLimits()
-	if change != nil {
-		change(&limits)
-	}
-	server := newServer(ServerConfig{Programs: []Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
+	server := oncrpc.NewLimited(oncrpc.ServerConfig{Programs: []oncrpc.Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
 	s.server, s.stats = server, server.Stats()
 	s.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -185,19 +181,11 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 }
 
 // waits tells the test of a call, if it takes them.
-func (s *testServer) waits(c *Call) {
+func (s *testServer) waits(c *oncrpc.Call) {
 	select {
 	case s.waiters <- c:
 	default:
 	}
-}
-
-// held is what is taken: bytes of the budget, and buffers to read into.
-func (s *testServer) held() string {
-	b := s.server.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return fmt.Sprint(s.server.limits.totalBytes-b.free, " ", s.server.inputs.lent.Load())
 }
 
 func (s *testServer) dial() *rpc.Client {
@@ -271,7 +259,7 @@ func replyTo(t testing.TB, conn net.Conn) (uint32, []byte) {
 }
 
 func TestServerAnswers(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	c := s.dial()
 	got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{1, 2, 3})
 	if err != nil || !bytes.Equal(got, words{1, 2, 3}.Append(nil)) {
@@ -307,7 +295,7 @@ func TestServerAnswers(t *testing.T) {
 // Many calls in one write are answered, small and large, in fragments of any
 // size.
 func TestServerPipeline(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	var batch []byte
 	for xid := range uint32(500) {
@@ -349,7 +337,7 @@ func TestServerPipeline(t *testing.T) {
 // A credential or verifier that is longer than RFC 5531 section 8.2 lets it be is refused. The connection
 // lasts.
 func TestLongCredential(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	long := rpc.Auth{Flavor: rpc.AuthSys, Body: make([]byte, rpc.MaxAuthBody+4)}
 	for _, tt := range []struct {
@@ -392,7 +380,7 @@ func TestLongCredential(t *testing.T) {
 
 // What can't be followed ends its connection, and no other.
 func TestServerEndsBadConnections(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	for name, sent := range map[string][]byte{
 		"too large":      {0xff, 0xff, 0xff, 0xff},
 		"no message":     {0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2},
@@ -419,7 +407,7 @@ func TestServerEndsBadConnections(t *testing.T) {
 
 // A reply is no call. The server has asked nobody, and goes on with the next record.
 func TestReplyFromClient(t *testing.T) {
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	for xid := range uint32(300) { // more than there are calls in flight
 		b, at := rpc.BeginRecord(nil)
@@ -446,7 +434,7 @@ func (s *testServer) echo(conn net.Conn, xid uint32) {
 // Stopping lets the calls under way finish, and leaves nothing behind.
 func TestServerStops(t *testing.T) {
 	before := runtime.NumGoroutine()
-	s := startServer(t, nil)
+	s := startServer(t, oncrpc.Limits{})
 	conn := s.connect()
 	if _, err := conn.Write(record(5, procBlock)); err != nil {
 		t.Fatal(err)
@@ -487,7 +475,7 @@ func FuzzServer(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s := startServerOn(f, l, func(l *limits) { l.record = 100 * time.Millisecond })
+	s := startServerOn(f, l, oncrpc.Limits{Record: 100 * time.Millisecond})
 	close(s.blocked)
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		conn, err := net.Dial("unix", s.addr)

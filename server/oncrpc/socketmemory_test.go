@@ -1,10 +1,11 @@
-package oncrpc
+package oncrpc_test
 
 import (
 	"net"
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/oncrpc"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,8 +17,8 @@ func TestLimitSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := NewPeers()
-	for n := 1; n <= widePerPeer+2; n++ {
+	p := oncrpc.NewPeers()
+	for n := 1; n <= oncrpc.WidePerPeer+2; n++ {
 		client, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -34,8 +35,8 @@ func TestLimitSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := before
-		if n > widePerPeer {
-			want = 2 * narrow // socket(7): the kernel doubles it
+		if n > oncrpc.WidePerPeer {
+			want = 2 * oncrpc.Narrow // socket(7): the kernel doubles it
 		}
 		if got := received(t, nc); got != want {
 			t.Errorf("connection %d of an address may have %d bytes received, want %d", n, got, want)
@@ -46,7 +47,7 @@ func TestLimitSocket(t *testing.T) {
 // used is a connection that is in use.
 type used struct{ net.Conn }
 
-func (used) Activity() (Activity, time.Time) { return Working, time.Now() }
+func (used) Activity() (oncrpc.Activity, time.Time) { return oncrpc.Working, time.Now() }
 
 // received is how much of what the kernel has received for a connection it keeps, in bytes.
 func received(t *testing.T, nc net.Conn) (size int) {

@@ -41,29 +41,3 @@ func TestWaitsOver(t *testing.T) {
 		})
 	}
 }
-
-// A record that comes byte by byte has no more time than one that stops.
-func TestServerDrippingClient(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.record = 200 * time.Millisecond })
-	conn := s.connect()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = conn.Read(make([]byte, 1)) // until the server ends it
-	}()
-	if _, err := conn.Write([]byte{0x80, 0x10, 0, 0}); err != nil {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(20 * time.Second); ; {
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
-			_, _ = conn.Write([]byte{0}) // fails once it is ended
-		case <-limit:
-			t.Fatal("the connection is still there")
-		}
-	}
-}

@@ -166,3 +166,10 @@ func TestFillHoldsNoLock(t *testing.T) {
 		}
 	}
 }
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

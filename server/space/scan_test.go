@@ -1,4 +1,4 @@
-package space
+package space_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/space"
 )
 
 func mustDo(t *testing.T, err error) {
@@ -29,22 +30,22 @@ func descriptors(t *testing.T) int {
 }
 
 // uncounted is the account of a directory, whose scan has not begun.
-func uncounted(t *testing.T, dir string) (*Account, *os.File) {
+func uncounted(t *testing.T, dir string) (*space.Account, *os.File) {
 	t.Helper()
 	root, err := os.Open(dir)
 	mustDo(t, err)
 	t.Cleanup(func() { _ = root.Close() })
-	a := NewAccount(quota.Limit{Bytes: 1 << 40})
+	a := space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	a.Attach(root, func(int, string) string { return "" })
 	return a, root
 }
 
-func quietPass(a *Account, ending <-chan struct{}) *pass {
-	return newPass(a, ending, slog.New(slog.DiscardHandler))
+func quietPass(a *space.Account, ending <-chan struct{}) *space.Pass {
+	return space.NewPass(a, ending, slog.New(slog.DiscardHandler))
 }
 
 // wantCounted compares an account with what du finds.
-func wantCounted(t *testing.T, a *Account, dir string) {
+func wantCounted(t *testing.T, a *space.Account, dir string) {
 	t.Helper()
 	u := a.Usage()
 	if bytes, inodes := du(t, dir); u.Bytes != bytes || u.Inodes != inodes {
@@ -98,7 +99,7 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 	t.Helper()
 	root, err := os.Open(dir)
 	mustDo(t, err)
-	price := PricesOf(root).Inode
+	price := space.PricesOf(root).Inode
 	var walk func(d *os.File)
 	walk = func(d *os.File) {
 		defer d.Close()
@@ -159,7 +160,7 @@ func TestMovedWhileCounted(t *testing.T) {
 	if n := a.Usage().Inodes; n != before+1 {
 		t.Errorf("%d inodes are counted after a file was moved, %d before", n, before)
 	}
-	if a.again.Load() {
+	if a.IsCountedAgain() {
 		t.Error("for a file all is counted once more")
 	}
 	rename(filepath.Join(others[0], others[0]+"x"), done, "moved-directory")
@@ -176,7 +177,7 @@ func TestMovedWhileCounted(t *testing.T) {
 	for s.Depth() > 0 {
 		mustDo(t, s.Step())
 	}
-	if !a.again.Load() {
+	if !a.IsCountedAgain() {
 		t.Error("directories were moved, and nothing would look for them")
 	}
 	mustDo(t, quietPass(a, nil).Run(root))
@@ -198,7 +199,7 @@ func TestScanEndsWithExport(t *testing.T) {
 	defer s.Close()
 	mustDo(t, s.Begin(root))
 	close(ending)
-	if err := s.Step(); !errors.Is(err, errEnding) {
+	if err := s.Step(); !errors.Is(err, space.ErrEnding) {
 		t.Errorf("%v, want the end", err)
 	}
 	// It is not taken for complete.

@@ -1,4 +1,4 @@
-package stats
+package stats_test
 
 import (
 	"bytes"
@@ -13,14 +13,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/podnas/podnas/server/stats"
 )
 
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)}) }
 
 func client(n int) netip.AddrPort { return netip.AddrPortFrom(address(n), 1000) }
 
-func serve(c *Conn, v *Volume, status Status, took time.Duration, read, written int) {
-	var call Call
+func serve(c *stats.Conn, v *stats.Volume, status stats.Status, took time.Duration, read, written int) {
+	var call stats.Call
 	c.Begin(&call, 1)
 	time.Sleep(took)
 	call.Volume, call.Read, call.Written = v, read, written
@@ -29,16 +31,16 @@ func serve(c *Conn, v *Volume, status Status, took time.Duration, read, written 
 
 func TestWhatIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New([]string{"NULL", "READ"}, nil)
-		var v, other Volume
+		s := stats.New([]string{"NULL", "READ"}, nil)
+		var v, other stats.Volume
 		a, b := s.Connect(client(1)), s.Connect(client(2))
 		serve(a, &v, 0, 20*time.Microsecond, 4096, 0)
 		serve(a, &v, 70, 3*time.Second, 0, 0)
 		serve(b, &v, 0, 20*time.Second, 0, 100)
 		serve(b, &other, 10001, 0, 0, 0)
-		serve(b, nil, RPCError+4, 0, 0, 0)
+		serve(b, nil, stats.RPCError+4, 0, 0, 0)
 		serve(b, nil, 4711, 0, 0, 0)
-		var open Call
+		var open stats.Call
 		a.Begin(&open, 0)
 		b.Close()
 
@@ -47,20 +49,20 @@ func TestWhatIsCounted(t *testing.T) {
 			t.Errorf("connections %+v, %d calls in flight", c, snap.InFlight)
 		}
 		read := snap.Procedures[1]
-		if read.Name != "READ" || fmt.Sprint(read.Statuses) != fmt.Sprint([]StatusCount{{0, 2}, {70, 1}, {10001, 1}, {RPCError + 4, 1}, {Other, 1}}) {
+		if read.Name != "READ" || fmt.Sprint(read.Statuses) != fmt.Sprint([]stats.StatusCount{{0, 2}, {70, 1}, {10001, 1}, {stats.RPCError + 4, 1}, {stats.Other, 1}}) {
 			t.Errorf("%s: %v", read.Name, read.Statuses)
 		}
 		d := read.Durations
-		if d.Count != 6 || d.Sum != 23*time.Second+20*time.Microsecond || d.Buckets[0] != 3 || d.Buckets[3] != 1 || d.Buckets[19] != 1 || d.Buckets[buckets-1] != 1 {
+		if d.Count != 6 || d.Sum != 23*time.Second+20*time.Microsecond || d.Buckets[0] != 3 || d.Buckets[3] != 1 || d.Buckets[19] != 1 || d.Buckets[stats.Buckets-1] != 1 {
 			t.Errorf("durations %+v", d)
 		}
 		if null := snap.Procedures[0]; len(null.Statuses) != 0 || null.Durations.Count != 0 {
 			t.Errorf("a call that has not ended is counted: %+v", null)
 		}
-		if got := v.Traffic(); got != (Traffic{3, 4096, 100}) {
+		if got := v.Traffic(); got != (stats.Traffic{3, 4096, 100}) {
 			t.Errorf("volume: %+v", got)
 		}
-		if got := other.Traffic(); got != (Traffic{1, 0, 0}) {
+		if got := other.Traffic(); got != (stats.Traffic{1, 0, 0}) {
 			t.Errorf("other volume: %+v", got)
 		}
 		var clients []string
@@ -72,7 +74,7 @@ func TestWhatIsCounted(t *testing.T) {
 			t.Errorf("clients %q, want %q", clients, want)
 		}
 		seen := s.ClientsOf(&v)
-		if len(seen) != 2 || seen[0].Address != address(2) || time.Since(seen[0].Last) > seenEvery {
+		if len(seen) != 2 || seen[0].Address != address(2) || time.Since(seen[0].Last) > stats.SeenEvery {
 			t.Errorf("clients of the volume: %v", seen)
 		}
 		if seen := s.ClientsOf(&other); len(seen) != 1 || seen[0].Address != address(2) {
@@ -93,8 +95,8 @@ func TestWhatIsCounted(t *testing.T) {
 // nothing is lost of the sum.
 func TestClientsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New([]string{"NULL", "READ"}, nil)
-		var v Volume
+		s := stats.New([]string{"NULL", "READ"}, nil)
+		var v stats.Volume
 		total := func() (calls uint64, named int) {
 			for _, c := range s.Snapshot().Clients {
 				calls += c.Calls
@@ -104,14 +106,14 @@ func TestClientsAreBounded(t *testing.T) {
 			}
 			return calls, named
 		}
-		const many = 3 * clientsMax
-		var open []*Conn
+		const many = 3 * stats.ClientsMax
+		var open []*stats.Conn
 		for n := range many {
 			c := s.Connect(client(n))
 			serve(c, &v, 0, time.Millisecond, 0, 0)
 			open = append(open, c)
 		}
-		if calls, named := total(); calls != many || named != clientsMax {
+		if calls, named := total(); calls != many || named != stats.ClientsMax {
 			t.Errorf("all connected: %d calls, %d clients", calls, named)
 		}
 		for _, c := range open {
@@ -120,19 +122,19 @@ func TestClientsAreBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		latecomer := s.Connect(client(many))
 		serve(latecomer, &v, 0, 0, 0, 0)
-		if calls, named := total(); calls != many+1 || named != clientsMax {
+		if calls, named := total(); calls != many+1 || named != stats.ClientsMax {
 			t.Errorf("one more: %d calls, %d clients", calls, named)
 		}
 		if seen := s.ClientsOf(&v); seen[0].Address != address(many) {
 			t.Errorf("the latest in the volume is %v", seen[0])
 		}
-		time.Sleep(clientForget)
+		time.Sleep(stats.ClientForget)
 		if calls, named := total(); calls != many+1 || named != 1 {
 			t.Errorf("an hour later: %d calls, %d clients", calls, named)
 		}
 		// A client that replaces a forgotten one does not get its volumes.
 		var places int
-		for n := range clientsMax - 1 {
+		for n := range stats.ClientsMax - 1 {
 			s.Connect(client(1000 + n))
 			places++
 		}
@@ -145,8 +147,8 @@ func TestClientsAreBounded(t *testing.T) {
 }
 
 func TestManyAtOnce(t *testing.T) {
-	s := New([]string{"NULL", "READ"}, nil)
-	var v Volume
+	s := stats.New([]string{"NULL", "READ"}, nil)
+	var v stats.Volume
 	const conns, calls = 16, 1000
 	var wg sync.WaitGroup
 	for n := range conns {
@@ -164,7 +166,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if got := v.Traffic(); got != (Traffic{conns * calls, conns * calls, 2 * conns * calls}) {
+	if got := v.Traffic(); got != (stats.Traffic{conns * calls, conns * calls, 2 * conns * calls}) {
 		t.Errorf("volume: %+v", got)
 	}
 	if snap := s.Snapshot(); snap.InFlight != 0 || snap.Connections.Open != 0 || snap.Procedures[1].Durations.Count != conns*calls {
@@ -175,9 +177,9 @@ func TestManyAtOnce(t *testing.T) {
 func TestSlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		names := func(s Status) string { return fmt.Sprint("status-", uint32(s)) }
-		s := New([]string{"NULL", "READ"}, NewSlowLog(time.Second, names, slog.New(slog.NewTextHandler(&out, nil))))
-		v := Volume{Name: "/volume"}
+		names := func(s stats.Status) string { return fmt.Sprint("status-", uint32(s)) }
+		s := stats.New([]string{"NULL", "READ"}, stats.NewSlowLog(time.Second, names, slog.New(slog.NewTextHandler(&out, nil))))
+		v := stats.Volume{Name: "/volume"}
 		c := s.Connect(client(1))
 		serve(c, &v, 5, time.Second-1, 0, 0)
 		if out.Len() > 0 {
@@ -195,7 +197,7 @@ func TestSlowLog(t *testing.T) {
 			wg.Go(func() { serve(c, &v, 5, time.Minute, 0, 0) })
 		}
 		wg.Wait()
-		if n := strings.Count(out.String(), "\n"); n != slowBurst {
+		if n := strings.Count(out.String(), "\n"); n != stats.SlowBurst {
 			t.Errorf("%d lines of 1000 slow calls", n)
 		}
 		time.Sleep(time.Minute)
@@ -208,17 +210,17 @@ func TestSlowLog(t *testing.T) {
 			}
 			withheld += n
 		}
-		if withheld != 1000-slowBurst {
+		if withheld != 1000-stats.SlowBurst {
 			t.Errorf("the lines tell of %d that were withheld: %s", withheld, &out)
 		}
 	})
-	if NewSlowLog(0, nil, nil) != nil {
+	if stats.NewSlowLog(0, nil, nil) != nil {
 		t.Error("a limit of 0 tells of calls")
 	}
 }
 
 func TestQuantile(t *testing.T) {
-	var d Durations
+	var d stats.Durations
 	for range 90 {
 		d.Add(20 * time.Microsecond)
 	}
@@ -249,20 +251,20 @@ func TestQuantile(t *testing.T) {
 
 // Every status is counted at a place of its own, or with the others.
 func TestStatusPlaces(t *testing.T) {
-	for slot := range slots {
-		if got := statusOf(slot).slot(); got != slot {
-			t.Errorf("place %d is of status %d, which is at %d", slot, statusOf(slot), got)
+	for slot := range stats.Slots {
+		if got := stats.SlotOf(stats.StatusOf(slot)); got != slot {
+			t.Errorf("place %d is of status %d, which is at %d", slot, stats.StatusOf(slot), got)
 		}
 	}
 }
 
 func BenchmarkCall(b *testing.B) {
-	s := New([]string{"NULL", "READ"}, nil)
+	s := stats.New([]string{"NULL", "READ"}, nil)
 	c := s.Connect(client(1))
-	var v Volume
+	var v stats.Volume
 	b.ReportAllocs()
 	for b.Loop() {
-		call := Call{Volume: &v, Read: 4096}
+		call := stats.Call{Volume: &v, Read: 4096}
 		c.Begin(&call, 1)
 		c.End(&call, 0, 1)
 	}
@@ -271,13 +273,13 @@ func BenchmarkCall(b *testing.B) {
 // The server's own probes are in no number, and only who has bound an address beforehand
 // is taken for one.
 func TestOwnProbes(t *testing.T) {
-	s := New([]string{"NULL", "READ"}, NewSlowLog(time.Millisecond, func(Status) string { return "" }, slog.New(slog.DiscardHandler)))
+	s := stats.New([]string{"NULL", "READ"}, stats.NewSlowLog(time.Millisecond, func(stats.Status) string { return "" }, slog.New(slog.DiscardHandler)))
 	forget := s.Own(client(1))
 	probe := s.Connect(client(1))
 	forget()
 	serve(probe, nil, 0, 0, 0, 0)
 	probe.Reject()
-	var open Call
+	var open stats.Call
 	probe.Begin(&open, 0)
 	snap := s.Snapshot()
 	if c := snap.Connections; c.Open != 0 || c.Accepted != 0 || snap.InFlight != 0 || snap.Rejected != 0 || len(snap.Clients) != 1 {
@@ -308,19 +310,19 @@ func TestOwnProbes(t *testing.T) {
 // and so is who makes calls that are not understood.
 func TestConnectionWithoutCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New([]string{"NULL", "READ"}, nil)
+		s := stats.New([]string{"NULL", "READ"}, nil)
 		listed := func() (n int) { return len(s.Snapshot().Clients) - 1 }
 		probe := s.Connect(client(1))
 		if listed() != 0 {
 			t.Error("a probe is listed while it is there")
 		}
-		time.Sleep(clientShown / 2)
+		time.Sleep(stats.ClientShown / 2)
 		probe.Close()
 		if listed() != 0 {
 			t.Error("a probe is listed when it has gone")
 		}
 		idle := s.Connect(client(2))
-		time.Sleep(clientShown)
+		time.Sleep(stats.ClientShown)
 		if listed() != 1 {
 			t.Error("an idle connection's client is not listed")
 		}
@@ -338,9 +340,9 @@ func TestConnectionWithoutCall(t *testing.T) {
 func TestVersion3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		procedures := []string{"NULL", "READ", "MNT", "NULL4", "COMPOUND", "EXPORT"}
-		s := New(procedures, nil)
-		call := func(c *Conn, procedure string) {
-			var call Call
+		s := stats.New(procedures, nil)
+		call := func(c *stats.Conn, procedure string) {
+			var call stats.Call
 			c.Begin(&call, slices.Index(procedures, procedure))
 			c.End(&call, 0, 1)
 		}

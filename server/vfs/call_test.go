@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/server/vfs"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -36,7 +37,7 @@ type world struct {
 	dir     string
 	root    []byte // the handle of dir
 	table   *exports.Table
-	service *Service
+	service *vfs.Service
 	conn    conn
 }
 
@@ -55,20 +56,20 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.root, err = opener.Root(v)
 	mustDo(t, err)
-	w.service = New(Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
+	w.service = vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	return w
 }
 
 // call begins a call of a user, which ends with the test.
-func (w *world) call(uid uint32) *Call {
-	c := &Call{}
-	c.Begin(w.service, &w.conn, Caller{UID: uid, GID: uid}, &stats.Call{})
+func (w *world) call(uid uint32) *vfs.Call {
+	c := &vfs.Call{}
+	c.Begin(w.service, &w.conn, vfs.Caller{UID: uid, GID: uid}, &stats.Call{})
 	w.Cleanup(c.End)
 	return c
 }
 
 // open opens a path below the volume's root.
-func (w *world) open(c *Call, use inode.Use, names ...string) *inode.File {
+func (w *world) open(c *vfs.Call, use inode.Use, names ...string) *inode.File {
 	w.Helper()
 	handle := w.root
 	for _, name := range names {
@@ -140,7 +141,7 @@ func TestGoneAfterWait(t *testing.T) {
 	dir := w.open(c, inode.UseNames)
 	mustDo(t, c.Sync(dir, false))
 	w.conn.gone = true
-	if _, err := c.Mkdir(dir, []byte("late"), &SetAttr{}); !errors.Is(err, errGone) {
+	if _, err := c.Mkdir(dir, []byte("late"), &vfs.SetAttr{}); !errors.Is(err, vfs.ErrGone) {
 		t.Errorf("MKDIR: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "late")); err == nil {
@@ -162,7 +163,7 @@ func TestManyOperations(t *testing.T) {
 	for _, name := range names {
 		dir := w.open(c, inode.UseNames, name)
 		before := w.syncs()
-		made, err := c.Mkdir(dir, []byte("made"), &SetAttr{})
+		made, err := c.Mkdir(dir, []byte("made"), &vfs.SetAttr{})
 		mustDo(t, err)
 		if made.Attr.UID != uid {
 			t.Errorf("owner %d", made.Attr.UID)
@@ -256,7 +257,7 @@ func TestAsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				c.acting = false
+				c.Recovered()
 				if recover() == nil {
 					t.Error("no panic")
 				}

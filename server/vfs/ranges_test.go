@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // A COPY begins no piece after its time, and is short then. The client goes on where it ended.
 func TestCopyIsShort(t *testing.T) {
 	w := newWorld(t)
-	want := make([]byte, 3*copyPiece)
+	want := make([]byte, 3*vfs.CopyPiece)
 	for i := range want {
 		want[i] = byte(i >> 12)
 	}
@@ -24,12 +25,12 @@ func TestCopyIsShort(t *testing.T) {
 		copyFor time.Duration
 		counts  []int // of each COPY of all that is left, from 1 on: no disk shares that
 	}{
-		{"no time", 0, []int{copyPiece, copyPiece, copyPiece - 1}},
-		{"time for all", time.Hour, []int{3*copyPiece - 1}},
+		{"no time", 0, []int{vfs.CopyPiece, vfs.CopyPiece, vfs.CopyPiece - 1}},
+		{"time for all", time.Hour, []int{3*vfs.CopyPiece - 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mustDo(t, os.Truncate(filepath.Join(w.dir, "to"), 0))
-			w.service.copyFor = tt.copyFor
+			w.service.CopyFor(tt.copyFor)
 			done := uint64(0)
 			for i, count := range tt.counts {
 				c := w.call(0)

@@ -3,12 +3,11 @@ package state
 import (
 	"fmt"
 	"maps"
-	"math"
 )
 
-// check compares all that State counts and indexes with its records, and the
+// Verify compares all that State counts and indexes with its records, and the
 // invariants of the package comment.
-func (s *State) check() error {
+func (s *State) Verify() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.after != nil {
@@ -313,5 +312,3 @@ func (n *interval[T]) count() int {
 	}
 	return 1 + n.left.count() + n.right.count()
 }
-
-const toEOF = math.MaxUint64

@@ -1,4 +1,4 @@
-package state
+package state_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // concurrency is what the goroutines of TestConcurrency share.
@@ -23,11 +25,11 @@ func TestConcurrency(t *testing.T) {
 	var passed atomic.Int64
 	tracking := &fakeTracking{}
 	var freed atomic.Int64
-	s := New(Config{
+	s := state.New(state.Config{
 		Lease: lease, Boot: 1, Tracking: tracking, FairFor: time.Millisecond,
 		Now:      func() time.Time { return start.Add(time.Duration(passed.Load())) },
-		LockFree: func(LockFree) { freed.Add(1) },
-		Limits:   Limits{Opens: 20, Locks: 50},
+		LockFree: func(state.LockFree) { freed.Add(1) },
+		Limits:   state.Limits{Opens: 20, Locks: 50},
 	})
 	w := &world{State: s, t: t}
 	stop := make(chan struct{})
@@ -62,7 +64,7 @@ func TestConcurrency(t *testing.T) {
 				continue
 			}
 			calls.Lock()
-			err := s.check()
+			err := s.Verify()
 			calls.Unlock()
 			if err != nil {
 				t.Error(err)
@@ -96,9 +98,9 @@ func TestConcurrency(t *testing.T) {
 		t.Error("nobody got a lock")
 	}
 	for _, c := range s.Snapshot(0).Clients {
-		w.want(s.Evict(c.ID), OK)
+		w.want(s.Evict(c.ID), state.OK)
 	}
-	if n := s.Counts(); n != (Counts{}) || len(tracking.list) != 0 || len(s.opens.files) != 0 {
+	if n := s.Counts(); n != (state.Counts{}) || len(tracking.list) != 0 {
 		t.Errorf("%+v is left, and the client tracking %v", n, tracking.list)
 	}
 }
@@ -106,26 +108,26 @@ func TestConcurrency(t *testing.T) {
 // client is one incarnation of a client. It stops when it lost its state.
 func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, self int64) {
 	id, e := w.exchange(owner, v)
-	if e != OK {
+	if e != state.OK {
 		return
 	}
 	conn := newConn(owner)
 	defer w.ConnClosed(conn)
-	ses, e := w.CreateSession(CreateSessionArgs{
+	ses, e := w.CreateSession(state.CreateSessionArgs{
 		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel, BackChannel: true, Conn: conn,
 	})
-	if e != OK {
+	if e != state.OK {
 		return
 	}
 	seq := uint32(0)
 	// call sends a COMPOUND; it reports whether the session is still there.
-	call := func(do func(c *Client)) bool {
+	call := func(do func(c *state.Client)) bool {
 		seq++
-		got, e := w.Sequence(SequenceArgs{Session: ses.ID, Seq: seq, Ops: 3, Size: 100, Conn: conn})
-		if e == ErrDelay { // it is being evicted
+		got, e := w.Sequence(state.SequenceArgs{Session: ses.ID, Seq: seq, Ops: 3, Size: 100, Conn: conn})
+		if e == state.ErrDelay { // it is being evicted
 			return false
 		}
-		if e != OK {
+		if e != state.OK {
 			run.lost.Add(1)
 			return false
 		}
@@ -133,18 +135,18 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 		got.Slot.Done([]byte("reply"), r.IntN(2) == 0)
 		return true
 	}
-	if !call(func(c *Client) { w.ReclaimComplete(c, false) }) {
+	if !call(func(c *state.Client) { w.ReclaimComplete(c, false) }) {
 		return
 	}
 	for range 30 {
 		f, offset := file1(r.IntN(2)), r.IntN(4)
-		done := call(func(c *Client) {
+		done := call(func(c *state.Client) {
 			h := newHeld(w.t)
-			open, _, e := w.Open(c, OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: Both, Descriptor: h})
-			if e != OK {
+			open, _, e := w.Open(c, state.OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: state.Both, Descriptor: h})
+			if e != state.OK {
 				return
 			}
-			if held, e := w.Check(c, open, f, Write); e == OK {
+			if held, e := w.Check(c, open, f, state.Write); e == state.OK {
 				held.Release()
 			}
 			checked := f == file1(0)
@@ -153,11 +155,11 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 				run.locking.RLock()
 				defer run.locking.RUnlock()
 			}
-			lock, _, e := w.Lock(c, LockArgs{
-				Stateid: Stateid{Other: open.Other}, NewOwner: true, Owner: []byte{byte(r.IntN(2))}, File: f,
+			lock, _, e := w.Lock(c, state.LockArgs{
+				Stateid: state.Stateid{Other: open.Other}, NewOwner: true, Owner: []byte{byte(r.IntN(2))}, File: f,
 				Write: true, Wait: true, Offset: uint64(offset), Length: 1,
 			})
-			if e != OK {
+			if e != state.OK {
 				return
 			}
 			if checked {
@@ -167,9 +169,9 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 				}
 				run.holder[offset].CompareAndSwap(self, 0)
 			}
-			_, _ = w.Unlock(c, Stateid{Other: lock.Other}, f, 0, toEOF)
+			_, _ = w.Unlock(c, state.Stateid{Other: lock.Other}, f, 0, toEOF)
 			if r.IntN(2) == 0 {
-				w.Close(c, Stateid{Other: open.Other}, f)
+				w.Close(c, state.Stateid{Other: open.Other}, f)
 			}
 		})
 		if !done {

@@ -1,20 +1,22 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // ring has n nodes, each of which has locked a byte of its own of file 1.
-func ring(w *world, n int) (nodes []*node, ids []Stateid) {
+func ring(w *world, n int) (nodes []*node, ids []state.Stateid) {
 	w.t.Helper()
 	for i := range n {
 		node := w.ready(fmt.Sprint("node", i), 1)
 		id := node.mustOpen("x", 1)
 		_, _, e := node.lock(id, "l", 1, true, uint64(i), 1)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		nodes, ids = append(nodes, node), append(ids, id)
 	}
 	return nodes, ids
@@ -24,54 +26,54 @@ func ring(w *world, n int) (nodes []*node, ids []Stateid) {
 func TestDeadlock(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			nodes, ids := ring(w, n)
-			want := func(i int, want Error) {
+			want := func(i int, want state.Error) {
 				t.Helper()
 				_, _, e := nodes[i].lock(ids[i], "l", 1, true, uint64((i+1)%n), 1)
 				w.want(e, want)
 				w.ok()
 			}
 			for i := range n - 1 {
-				want(i, ErrDenied)
+				want(i, state.ErrDenied)
 			}
-			want(n-1, ErrDeadlock)
-			want(n-1, ErrDeadlock) // it is not taken to wait
+			want(n-1, state.ErrDeadlock)
+			want(n-1, state.ErrDeadlock) // it is not taken to wait
 			if got := w.Counts().Waiters; got != n-1 {
 				t.Errorf("%d waiters", got)
 			}
-			w.want(nodes[n-1].w.Close(nodes[n-1].c, ids[n-1], file1(1)), OK)
+			w.want(nodes[n-1].w.Close(nodes[n-1].c, ids[n-1], file1(1)), state.OK)
 			if len(w.free) != 1 || w.free[0].ClientID != nodes[n-2].c.ID() {
 				t.Errorf("told %+v", w.free)
 			}
-			want(n-2, OK)
+			want(n-2, state.OK)
 		})
 	}
 }
 
 // A waiter may have given up: only one that says again that it waits makes a deadlock.
 func TestDeadlockTakesWhoWaits(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	nodes, ids := ring(w, 2)
-	ask := func(i int, want Error) {
+	ask := func(i int, want state.Error) {
 		t.Helper()
 		_, _, e := nodes[i].lock(ids[i], "l", 1, true, uint64(1-i), 1)
 		w.want(e, want)
 		w.ok()
 	}
-	ask(0, ErrDenied)
-	w.pass(freshFor + time.Second)
+	ask(0, state.ErrDenied)
+	w.pass(state.FreshFor + time.Second)
 	for range 3 {
-		ask(1, ErrDenied)
+		ask(1, state.ErrDenied)
 		if len(w.free) != 1 || w.free[0].ClientID != nodes[0].c.ID() || w.free[0].Owner != "l" {
 			t.Fatalf("told %+v", w.free) // once
 		}
 	}
 	// It has given up, and nobody is told DEADLOCK.
-	w.pass(freshFor / 2)
-	ask(1, ErrDenied)
+	w.pass(state.FreshFor / 2)
+	ask(1, state.ErrDenied)
 	// It has not: it is the one that is told.
-	ask(0, ErrDeadlock)
+	ask(0, state.ErrDeadlock)
 }
 
 // DEADLOCK comes exactly if a search through all owners finds a circle.
@@ -88,10 +90,11 @@ func deadlockModel(t *testing.T, r *rand.Rand) {
 		place
 		write bool
 	}
-	w := newWorld(t, Limits{}).unlogged()
-	w.cfg.FairFor = -1 // it is nobody's turn
+	w := newWorld(t, state.Limits{})
+	w.fairFor = -1 // it is nobody's turn
+	w.unlogged()
 	var all []*node
-	var ids [nodes][files]Stateid
+	var ids [nodes][files]state.Stateid
 	for i := range nodes {
 		all = append(all, w.ready(fmt.Sprint("node", i), 1))
 		for f := range files {
@@ -131,11 +134,11 @@ func deadlockModel(t *testing.T, r *rand.Rand) {
 		by := want{place{r.IntN(files), r.IntN(bytes)}, r.IntN(2) == 0}
 		n, name := all[owner/owners], fmt.Sprint(owner%owners)
 		_, _, got := n.lock(ids[owner/owners][by.file], name, by.file, by.write, uint64(by.at), 1)
-		model := OK
+		model := state.OK
 		for _, next := range blockers(owner, by) {
-			model = ErrDenied
+			model = state.ErrDenied
 			if reaches(next, owner, map[int]bool{}) {
-				model = ErrDeadlock
+				model = state.ErrDeadlock
 				break
 			}
 		}
@@ -143,19 +146,19 @@ func deadlockModel(t *testing.T, r *rand.Rand) {
 			t.Fatalf("owner %d, %+v: %v, the model says %v; held %v, waits %v", owner, by, got, model, held, waits)
 		}
 		switch got {
-		case OK:
+		case state.OK:
 			if held[by.place] == nil {
 				held[by.place] = map[int]bool{}
 			}
 			held[by.place][owner] = by.write
 			delete(waits[owner], want{by.place, true})
 			delete(waits[owner], want{by.place, false})
-		case ErrDenied:
+		case state.ErrDenied:
 			if waits[owner] == nil {
 				waits[owner] = map[want]bool{}
 			}
 			waits[owner][by] = true
-		case ErrDeadlock:
+		case state.ErrDeadlock:
 			delete(waits[owner], by)
 		}
 		w.ok()

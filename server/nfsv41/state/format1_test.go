@@ -1,25 +1,27 @@
-package state
+package state_test
 
 import (
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // All of a handover of format 1 is gone on with: it is one of commit 30851a4, with a grace period and what is uncertain
 // added by hand.
 func TestFormat1(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	left, err := os.ReadFile("testdata/format1.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewReplay(w.config(), decodeCallback, nil)
+	p := state.NewReplay(w.config(), decodeCallback, nil)
 	if err := p.ApplyFormat1(left, []byte(`[{"client":7,"volume":1,"file":"AQAAAAAAAAA=","owner":"bQ=="}]`)); err != nil {
 		t.Fatal(err)
 	}
-	if want := []LockFree{{ClientID: 7, File: file1(1), Owner: "m"}}; !p.Left() || !slices.Equal(p.Notices(), want) {
+	if want := []state.LockFree{{ClientID: 7, File: file1(1), Owner: "m"}}; !p.Left() || !slices.Equal(p.Notices(), want) {
 		t.Errorf("left %t, the notices are %v, want %v", p.Left(), p.Notices(), want)
 	}
 	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
@@ -27,9 +29,10 @@ func TestFormat1(t *testing.T) {
 	}
 	w.startLog()
 	w.ok()
-	facts := append(w.facts(true), w.waitFacts()...)
+	all := w.WhatIsLeft()
+	facts := append(all.Facts, all.Waits...)
 	for _, want := range []string{
-		"boot 1, next stateid 6, in grace true, 2 awaited",
+		"next stateid 6, in grace true, 2 awaited",
 		`"holder" may reclaim true by [bc8cc7a5b7d7900c]`,
 		`client 6718be3270433b75 of "holder", verifier 0000000000000001, {1 0 node}, since 2023-11-14 22:13:20 +0000 UTC, confirmed true, recorded true, complete true, sequence 1, earlier [{[0 0 0 0 0 0 0 9] 10.0.0.9:700}], minor version 1`,
 		`client 6718be3270433b75 was told {ID:[91 15 238 135 195 52 248 114 140 118 245 7 12 251 20 204] Seq:1`,
@@ -57,8 +60,8 @@ func FuzzFormat1(f *testing.F) {
 	f.Add(left, []byte("[{}]"))
 	f.Add([]byte(`{"grace":{"left":-1,"owners":[{"owner":"AA==","entries":[1,1]},{"owner":"AA=="}]}}`), []byte(nil))
 	f.Fuzz(func(t *testing.T, left, notices []byte) {
-		w := newWorld(t, Limits{})
-		p := NewReplay(w.config(), decodeCallback, nil)
+		w := newWorld(t, state.Limits{})
+		p := state.NewReplay(w.config(), decodeCallback, nil)
 		if p.ApplyFormat1(left, notices) != nil {
 			return
 		}

@@ -1,18 +1,20 @@
-package state
+package state_test
 
 import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
-func (n *node) reclaim(owner string, f int) (Stateid, Error) {
-	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: Both, Reclaim: true})
+func (n *node) reclaim(owner string, f int) (state.Stateid, state.Error) {
+	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: state.Both, Reclaim: true})
 	return id, e
 }
 
-func (n *node) reclaimLock(open Stateid, f int, offset, length uint64) Error {
-	_, _, e := n.w.Lock(n.c, LockArgs{
+func (n *node) reclaimLock(open state.Stateid, f int, offset, length uint64) state.Error {
+	_, _, e := n.w.Lock(n.c, state.LockArgs{
 		Stateid: open, NewOwner: true, Owner: []byte("l"), File: file1(f), Write: true,
 		Offset: offset, Length: length, Reclaim: true,
 	})
@@ -20,23 +22,23 @@ func (n *node) reclaimLock(open Stateid, f int, offset, length uint64) Error {
 }
 
 func TestNoGraceWithoutTracking(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	w.ready("a", 1) // it never had state
 	w.crash()
 	if w.InGrace() {
 		t.Fatal("there is nobody to wait for")
 	}
 	n := w.join("a", 1)
-	_, e := n.open("x", 1, Read, 0)
-	w.want(e, ErrGrace) // before its own RECLAIM_COMPLETE
+	_, e := n.open("x", 1, state.Read, 0)
+	w.want(e, state.ErrGrace) // before its own RECLAIM_COMPLETE
 	_, e = n.reclaim("x", 1)
-	w.want(e, ErrNoGrace)
-	w.want(w.ReclaimComplete(n.c, false), OK)
+	w.want(e, state.ErrNoGrace)
+	w.want(w.ReclaimComplete(n.c, false), state.OK)
 	n.mustOpen("x", 1)
 }
 
 func TestGrace(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	for _, owner := range []string{"a", "b"} {
 		w.ready(owner, 1).mustOpen("x", 1)
 	}
@@ -52,41 +54,41 @@ func TestGrace(t *testing.T) {
 	}
 	awaited("a", "b")
 	_, e := c.reclaim("x", 3)
-	w.want(e, ErrNoGrace) // it is not in the client tracking
-	w.want(w.ReclaimComplete(c.c, false), OK)
-	_, e = c.open("x", 3, Read, 0)
-	w.want(e, ErrGrace)
-	w.want(w.CheckSpecial(Anonymous, file1(1), Write), ErrGrace)
-	w.want(w.CheckSpecial(Bypass, file1(1), Read), ErrGrace)
+	w.want(e, state.ErrNoGrace) // it is not in the client tracking
+	w.want(w.ReclaimComplete(c.c, false), state.OK)
+	_, e = c.open("x", 3, state.Read, 0)
+	w.want(e, state.ErrGrace)
+	w.want(w.CheckSpecial(state.Anonymous, file1(1), state.Write), state.ErrGrace)
+	w.want(w.CheckSpecial(state.Bypass, file1(1), state.Read), state.ErrGrace)
 	_, e = w.TestLock(c.c, nil, file1(1), true, 0, 1)
-	w.want(e, ErrGrace)
+	w.want(e, state.ErrGrace)
 
 	ida, e := a.reclaim("x", 1)
-	w.want(e, OK)
-	w.want(a.reclaimLock(ida, 1, 0, 10), OK)
+	w.want(e, state.OK)
+	w.want(a.reclaimLock(ida, 1, 0, 10), state.OK)
 	_, _, e = a.lock(ida, "l", 1, true, 20, 1)
-	w.want(e, ErrGrace) // not a reclaim
+	w.want(e, state.ErrGrace) // not a reclaim
 	idb, e := b.reclaim("x", 1)
-	w.want(e, OK)
-	w.want(b.reclaimLock(idb, 1, 5, 10), ErrReclaimConflict)
-	w.want(w.ReclaimComplete(a.c, true), OK) // of one file system: it ends nothing
+	w.want(e, state.OK)
+	w.want(b.reclaimLock(idb, 1, 5, 10), state.ErrReclaimConflict)
+	w.want(w.ReclaimComplete(a.c, true), state.OK) // of one file system: it ends nothing
 	awaited("a", "b")
-	w.want(w.ReclaimComplete(a.c, false), OK)
-	w.want(w.ReclaimComplete(a.c, false), ErrCompleteAlready)
+	w.want(w.ReclaimComplete(a.c, false), state.OK)
+	w.want(w.ReclaimComplete(a.c, false), state.ErrCompleteAlready)
 	awaited("b")
 	_, e = a.reclaim("x", 2)
-	w.want(e, ErrNoGrace) // though b is still at it
-	w.want(a.reclaimLock(ida, 1, 30, 10), ErrNoGrace)
-	_, e = a.open("x", 2, Read, 0)
-	w.want(e, ErrGrace)
-	w.want(w.ReclaimComplete(b.c, false), OK)
+	w.want(e, state.ErrNoGrace) // though b is still at it
+	w.want(a.reclaimLock(ida, 1, 30, 10), state.ErrNoGrace)
+	_, e = a.open("x", 2, state.Read, 0)
+	w.want(e, state.ErrGrace)
+	w.want(w.ReclaimComplete(b.c, false), state.OK)
 	awaited()
-	if w.InGrace() || w.saw(GraceEnded) != 1 {
+	if w.InGrace() || w.saw(state.GraceEnded) != 1 {
 		t.Fatal("all have reclaimed")
 	}
 	c.mustOpen("x", 3)
 	_, _, e = c.lock(c.mustOpen("x", 1), "l", 1, true, 9, 1)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	if got := w.tracking.owners(); !slices.Equal(got, []string{"a", "b", "c"}) || len(w.tracking.list) != 3 {
 		t.Errorf("the client tracking is %v", w.tracking.list)
 	}
@@ -95,15 +97,15 @@ func TestGrace(t *testing.T) {
 // After a lease at most the grace is over. Who comes later lost what it had, and
 // alone; the disk knows before others can get it.
 func TestGraceEndsWithLease(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	for _, owner := range []string{"a", "late"} {
 		w.ready(owner, 1).mustOpen("x", 1)
 	}
 	w.crash()
 	a := w.join("a", 1)
 	_, e := a.reclaim("x", 1)
-	w.want(e, OK)
-	w.want(w.ReclaimComplete(a.c, false), OK)
+	w.want(e, state.OK)
+	w.want(w.ReclaimComplete(a.c, false), state.OK)
 	w.pass(lease - 1)
 	w.Expire()
 	if !w.InGrace() {
@@ -111,17 +113,17 @@ func TestGraceEndsWithLease(t *testing.T) {
 	}
 	w.pass(1)
 	_, e = a.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.tracking.err = errors.New("disk")
 	w.Expire()
 	if !w.InGrace() {
 		t.Fatal("it ended though the client tracking on the disk is as it was")
 	}
 	w.tracking.err = nil
-	w.tracking.before = func(add bool, _ TrackedClient) {
+	w.tracking.before = func(add bool, _ state.TrackedClient) {
 		if !add {
-			_, e := a.open("x", 2, Read, 0)
-			w.want(e, ErrGrace)
+			_, e := a.open("x", 2, state.Read, 0)
+			w.want(e, state.ErrGrace)
 		}
 	}
 	w.Expire()
@@ -131,20 +133,20 @@ func TestGraceEndsWithLease(t *testing.T) {
 		t.Fatalf("the client tracking is %v", w.tracking.list)
 	}
 	last := w.events[len(w.events)-1]
-	if last.Kind != GraceEnded || last.Owner != "late" {
+	if last.Kind != state.GraceEnded || last.Owner != "late" {
 		t.Errorf("event %+v", last)
 	}
 	late := w.join("late", 1)
 	_, e = late.reclaim("x", 1)
-	w.want(e, ErrNoGrace)
-	w.want(w.ReclaimComplete(late.c, false), OK)
+	w.want(e, state.ErrNoGrace)
+	w.want(w.ReclaimComplete(late.c, false), state.OK)
 	late.mustOpen("x", 1)
 }
 
 // A crash in the grace forgets neither those who have reclaimed nor those who have
 // not.
 func TestSecondCrash(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	for _, owner := range []string{"a", "b"} {
 		w.ready(owner, 1).mustOpen("x", 1)
 	}
@@ -152,16 +154,16 @@ func TestSecondCrash(t *testing.T) {
 		w.crash()
 		a := w.join("a", 1)
 		_, e := a.reclaim("x", 1)
-		w.want(e, OK)
-		w.want(w.ReclaimComplete(a.c, false), OK)
+		w.want(e, state.OK)
+		w.want(w.ReclaimComplete(a.c, false), state.OK)
 		w.ok()
 	}
 	w.crash()
 	for _, owner := range []string{"a", "b"} {
 		n := w.join(owner, 1)
 		_, e := n.reclaim("x", 1)
-		w.want(e, OK)
-		w.want(w.ReclaimComplete(n.c, false), OK)
+		w.want(e, state.OK)
+		w.want(w.ReclaimComplete(n.c, false), state.OK)
 	}
 	if w.InGrace() || len(w.tracking.list) != 2 {
 		t.Errorf("in grace %t, client tracking %v", w.InGrace(), w.tracking.list)
@@ -175,33 +177,33 @@ func TestEdgeConditions(t *testing.T) {
 		"lease over": func(w *world, _, b *node) {
 			w.pass(lease + 1)
 			_, e := b.renew()
-			w.want(e, OK)
+			w.want(e, state.OK)
 			id := b.mustOpen("x", 1)
 			lock, _, e := b.lock(id, "l", 1, true, 0, 10)
-			w.want(e, OK)
+			w.want(e, state.OK)
 			_, e = w.Unlock(b.c, lock, file1(1), 0, 10)
-			w.want(e, OK)
+			w.want(e, state.OK)
 		},
 		"too late for the first grace": func(w *world, _, _ *node) {
 			w.crash()
 			w.pass(lease)
 			w.Expire()
 		},
-		"evicted":              func(w *world, a, _ *node) { w.want(w.Evict(a.c.ID()), OK) },
-		"evicted in the grace": func(w *world, _, _ *node) { w.crash(); w.want(w.Evict(w.join("a", 1).c.ID()), OK) },
+		"evicted":              func(w *world, a, _ *node) { w.want(w.Evict(a.c.ID()), state.OK) },
+		"evicted in the grace": func(w *world, _, _ *node) { w.crash(); w.want(w.Evict(w.join("a", 1).c.ID()), state.OK) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-			w.want(e, OK)
+			w.want(e, state.OK)
 			b.mustOpen("x", 2)
 			between(w, a, b)
 			w.ok()
 			w.crash()
 			n := w.join("a", 1)
 			_, e = n.reclaim("x", 1)
-			w.want(e, ErrNoGrace)
+			w.want(e, state.ErrNoGrace)
 		})
 	}
 }

@@ -1,24 +1,31 @@
-package state
+package state_test
 
 import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
-const lease = 30 * time.Second
+const (
+	lease   = 30 * time.Second
+	fairFor = time.Second
+	toEOF   = math.MaxUint64
+)
 
 // fakeConn is a connection.
 type fakeConn string
 
 func (c *fakeConn) Address() string { return string(*c) }
 
-func newConn(address string) Conn {
+func newConn(address string) state.Conn {
 	c := fakeConn(address)
 	return &c
 }
@@ -50,12 +57,12 @@ func (h *fakeHeld) Release() {
 // fakeTracking is the list on the disk.
 type fakeTracking struct {
 	mu     sync.Mutex
-	list   map[uint64]TrackedClient
+	list   map[uint64]state.TrackedClient
 	err    error
-	before func(add bool, e TrackedClient) // of a change
+	before func(add bool, e state.TrackedClient) // of a change
 }
 
-func (r *fakeTracking) change(add bool, e TrackedClient) error {
+func (r *fakeTracking) change(add bool, e state.TrackedClient) error {
 	if r.before != nil {
 		r.before(add, e)
 	}
@@ -69,14 +76,14 @@ func (r *fakeTracking) change(add bool, e TrackedClient) error {
 		return nil
 	}
 	if r.list == nil {
-		r.list = map[uint64]TrackedClient{}
+		r.list = map[uint64]state.TrackedClient{}
 	}
 	r.list[e.ClientID] = e
 	return nil
 }
 
-func (r *fakeTracking) Add(e TrackedClient) error { return r.change(true, e) }
-func (r *fakeTracking) Remove(entries ...TrackedClient) error {
+func (r *fakeTracking) Add(e state.TrackedClient) error { return r.change(true, e) }
+func (r *fakeTracking) Remove(entries ...state.TrackedClient) error {
 	for _, e := range entries {
 		if err := r.change(false, e); err != nil {
 			return err
@@ -86,17 +93,17 @@ func (r *fakeTracking) Remove(entries ...TrackedClient) error {
 }
 
 // become has it be another.
-func (r *fakeTracking) become(list []TrackedClient) error {
+func (r *fakeTracking) become(list []state.TrackedClient) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = map[uint64]TrackedClient{}
+	r.list = map[uint64]state.TrackedClient{}
 	for _, e := range list {
 		r.list[e.ClientID] = e
 	}
 	return r.err
 }
 
-func (r *fakeTracking) entries() (list []TrackedClient) {
+func (r *fakeTracking) entries() (list []state.TrackedClient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.list {
@@ -115,18 +122,20 @@ func (r *fakeTracking) owners() (owners []string) {
 
 // world is a State with a clock and a disk.
 type world struct {
-	*State
+	*state.State
 	t        testing.TB
 	now      time.Time
 	tracking *fakeTracking
-	events   []Event
-	free     []LockFree
+	events   []state.Event
+	onEvent  func()
+	fairFor  time.Duration // if it is not fairFor
+	free     []state.LockFree
 	boot     uint32
-	limits   Limits
+	limits   state.Limits
 	logged   *memoryLog
 }
 
-func newWorld(t testing.TB, limits Limits) *world {
+func newWorld(t testing.TB, limits state.Limits) *world {
 	w := &world{t: t, now: time.Unix(1_700_000_000, 0), tracking: &fakeTracking{}, limits: limits}
 	w.crash()
 	return w
@@ -135,7 +144,7 @@ func newWorld(t testing.TB, limits Limits) *world {
 // crash starts a new process on the same disk.
 func (w *world) crash() {
 	w.boot++
-	w.State = New(w.config())
+	w.State = state.New(w.config())
 	w.BeginGrace(w.tracking.entries())
 	w.startLog()
 }
@@ -143,7 +152,7 @@ func (w *world) crash() {
 // unlogged returns the world without a log: for tests with many steps that are about something
 // else.
 func (w *world) unlogged() *world {
-	w.State.log.out, w.logged = nil, nil
+	w.State, w.logged = state.New(w.config()), nil
 	return w
 }
 
@@ -155,16 +164,22 @@ func (w *world) startLog() {
 	}
 }
 
-func (w *world) config() Config {
-	return Config{
+func (w *world) config() state.Config {
+	return state.Config{
 		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Tracking: w.tracking,
-		Event:    func(e Event) { w.events = append(w.events, e) },
-		LockFree: func(f LockFree) { w.free = append(w.free, f) },
+		FairFor: w.fairFor,
+		Event: func(e state.Event) {
+			w.events = append(w.events, e)
+			if w.onEvent != nil {
+				w.onEvent()
+			}
+		},
+		LockFree: func(f state.LockFree) { w.free = append(w.free, f) },
 	}
 }
 
 // save is what a process leaves behind that is meant to end.
-func (w *world) save(notices ...LockFree) []byte {
+func (w *world) save(notices ...state.LockFree) []byte {
 	w.t.Helper()
 	left := &memoryLog{config: w.config()}
 	if err := w.Leave(left, encodeCallback, notices); err != nil {
@@ -189,10 +204,10 @@ func decodeCallback(b json.RawMessage) (any, error) {
 }
 
 // replay reads a log with as many frames as there are.
-func replay(config Config, b []byte) (*Replay, error) {
-	p := NewReplay(config, decodeCallback, nil)
+func replay(config state.Config, b []byte) (*state.Replay, error) {
+	p := state.NewReplay(config, decodeCallback, nil)
 	for {
-		records, rest, ok := CutFrame(b)
+		records, rest, ok := state.CutFrame(b)
 		if !ok {
 			return p, nil
 		}
@@ -204,7 +219,7 @@ func replay(config Config, b []byte) (*Replay, error) {
 }
 
 // restore starts a process with what another left behind.
-func (w *world) restore(b []byte, reopen func(FileKey, Access) Descriptor) error {
+func (w *world) restore(b []byte, reopen func(state.FileKey, state.Access) state.Descriptor) error {
 	w.t.Helper()
 	w.boot++
 	p, err := replay(w.config(), b)
@@ -227,37 +242,38 @@ func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 // ok fails the test unless the invariants hold.
 func (w *world) ok() {
 	w.t.Helper()
-	if err := w.check(); err != nil {
+	if err := w.Verify(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.checkLog()
 }
 
-var root = Principal{Flavor: 1, Machine: "node"}
+var root = state.Principal{Flavor: 1, Machine: "node"}
 
 func verifier(n uint64) (v [8]byte) {
 	binary.BigEndian.PutUint64(v[:], n)
 	return v
 }
 
-var channel = Channel{MaxRequest: 1 << 20, MaxResponse: 1 << 20, MaxResponseCached: 4096, MaxOps: 8, MaxSlots: 4}
+var channel = state.Channel{MaxRequest: 1 << 20, MaxResponse: 1 << 20, MaxResponseCached: 4096, MaxOps: 8, MaxSlots: 4}
 
-func (w *world) exchange(owner string, v uint64) (ExchangeIDResult, Error) {
+func (w *world) exchange(owner string, v uint64) (state.ExchangeIDResult, state.Error) {
 	return w.exchangeFrom("10.0.0.1:700", owner, v)
 }
 
-func (w *world) exchangeFrom(address, owner string, v uint64) (ExchangeIDResult, Error) {
-	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Minor: uint32(1 + v%2), Conn: newConn(address)})
+func (w *world) exchangeFrom(address, owner string, v uint64) (state.ExchangeIDResult, state.Error) {
+	return w.ExchangeID(state.ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Minor: uint32(1 + v%2), Conn: newConn(address)})
 }
 
 // node is a client with a session.
 type node struct {
 	w       *world
-	c       *Client
-	session SessionID
+	c       *state.Client
+	session state.SessionID
 	seq     uint32
-	conn    Conn
-	create  CreateSessionArgs
+	conn    state.Conn
+	last    state.Stateid // of openBy
+	create  state.CreateSessionArgs
 }
 
 // join makes a client with a session that has not said RECLAIM_COMPLETE.
@@ -269,18 +285,16 @@ func (w *world) join(owner string, v uint64) *node {
 func (w *world) joinFrom(address, owner string, v uint64) *node {
 	w.t.Helper()
 	id, e := w.exchangeFrom(address, owner, v)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	n := &node{w: w, conn: newConn(address)}
-	n.create = CreateSessionArgs{
+	n.create = state.CreateSessionArgs{
 		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel,
 		BackChannel: true, Callback: owner, Conn: n.conn,
 	}
 	r, e := w.CreateSession(n.create)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	n.session = r.ID
-	w.mu.Lock()
-	n.c = w.sessions.clients[id.ClientID]
-	w.mu.Unlock()
+	n.c = w.Client(id.ClientID)
 	return n
 }
 
@@ -288,55 +302,55 @@ func (w *world) joinFrom(address, owner string, v uint64) *node {
 func (w *world) ready(owner string, v uint64) *node {
 	w.t.Helper()
 	n := w.join(owner, v)
-	w.want(w.ReclaimComplete(n.c, false), OK)
+	w.want(w.ReclaimComplete(n.c, false), state.OK)
 	return n
 }
 
 // renew sends a SEQUENCE alone.
-func (n *node) renew() (uint32, Error) {
+func (n *node) renew() (uint32, state.Error) {
 	n.seq++
-	r, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq, Ops: 1, Size: 100, Conn: n.conn})
-	if e != OK {
+	r, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq, Ops: 1, Size: 100, Conn: n.conn})
+	if e != state.OK {
 		n.seq--
 		return r.Status, e
 	}
 	r.Slot.Done(nil, false)
-	return r.Status, OK
+	return r.Status, state.OK
 }
 
-func (w *world) want(got, want Error) {
+func (w *world) want(got, want state.Error) {
 	w.t.Helper()
 	if got != want {
 		w.t.Fatalf("got %v, want %v", got, want)
 	}
 }
 
-func file1(n int) (k FileKey) {
+func file1(n int) (k state.FileKey) {
 	k.Volume, k.Len = 1, 8
 	k.ID[0] = byte(n)
 	return k
 }
 
-func (n *node) open(owner string, f int, access, deny Access) (Stateid, Error) {
-	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny})
+func (n *node) open(owner string, f int, access, deny state.Access) (state.Stateid, state.Error) {
+	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny})
 	return id, e
 }
 
-func (n *node) mustOpen(owner string, f int) Stateid {
+func (n *node) mustOpen(owner string, f int) state.Stateid {
 	n.w.t.Helper()
-	id, e := n.open(owner, f, Both, 0)
-	n.w.want(e, OK)
+	id, e := n.open(owner, f, state.Both, 0)
+	n.w.want(e, state.OK)
 	return id
 }
 
-func (n *node) lock(open Stateid, owner string, f int, write bool, offset, length uint64) (Stateid, Denied, Error) {
-	return n.w.Lock(n.c, LockArgs{
+func (n *node) lock(open state.Stateid, owner string, f int, write bool, offset, length uint64) (state.Stateid, state.Denied, state.Error) {
+	return n.w.Lock(n.c, state.LockArgs{
 		Stateid: open, NewOwner: true, Owner: []byte(owner), File: file1(f), Write: write, Wait: true,
 		Offset: offset, Length: length,
 	})
 }
 
-func (w *world) saw(kind EventKind) int {
+func (w *world) saw(kind state.EventKind) int {
 	n := 0
 	for _, e := range w.events {
 		if e.Kind == kind {

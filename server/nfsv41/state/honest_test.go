@@ -1,18 +1,20 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // linux are the channels that a Linux node asks for.
-var linux = struct{ fore, back Channel }{
-	Channel{MaxRequest: 1049620, MaxResponse: 1049480, MaxResponseCached: 3428, MaxOps: 8, MaxSlots: 64},
-	Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16},
+var linux = struct{ fore, back state.Channel }{
+	state.Channel{MaxRequest: 1049620, MaxResponse: 1049480, MaxResponseCached: 3428, MaxOps: 8, MaxSlots: 64},
+	state.Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16},
 }
 
 // served are the limits of server/nfsv41, where the process may have as many descriptors as it wants.
-var served = Limits{ReplyBytes: 64 << 20, CachedReply: 2 << 10, LeastReply: 1 << 10}
+var served = state.Limits{ReplyBytes: 64 << 20, CachedReply: 2 << 10, LeastReply: 1 << 10}
 
 // An honest cluster gets in, whether its nodes have addresses of their own or come from one behind a NAT:
 // each has its sessions, opens and locks, and goes on with them after it has started again.
@@ -32,29 +34,29 @@ func TestHonestCluster(t *testing.T) {
 						address = fmt.Sprintf("10.1.%d.%d:700", i/256, i%256)
 					}
 					id, e := w.exchangeFrom(address, fmt.Sprint("Linux NFSv4.1 node", i), v)
-					w.want(e, OK)
+					w.want(e, state.OK)
 					for j := range tt.sessions {
-						r, e := w.CreateSession(CreateSessionArgs{
+						r, e := w.CreateSession(state.CreateSessionArgs{
 							ClientID: id.ClientID, Seq: id.Seq + uint32(j), Principal: root, Fore: linux.fore, Back: linux.back, BackChannel: true,
 							Callback: "callback", Conn: newConn(address),
 						})
-						w.want(e, OK)
+						w.want(e, state.OK)
 						if r.Fore.MaxResponseCached < 1024 {
 							t.Fatalf("replies of %d bytes are kept", r.Fore.MaxResponseCached)
 						}
 						slots[r.Fore.MaxSlots]++
 						least = min(least, r.Fore.MaxSlots)
 					}
-					c := w.sessions.clients[id.ClientID]
-					w.want(w.ReclaimComplete(c, false), OK)
+					c := w.Client(id.ClientID)
+					w.want(w.ReclaimComplete(c, false), state.OK)
 					for j := range tt.opens {
 						k := file1(1)
 						k.ID[1], k.ID[2], k.ID[3], k.ID[4] = byte(i), byte(i>>8), byte(j), byte(j>>8)
-						id, _, e := w.Open(c, OpenArgs{Owner: fmt.Appendf(nil, "open id:%020d", i), File: k, Access: Both})
-						w.want(e, OK)
+						id, _, e := w.Open(c, state.OpenArgs{Owner: fmt.Appendf(nil, "open id:%020d", i), File: k, Access: state.Both})
+						w.want(e, state.OK)
 						if j%10 == 0 {
-							_, _, e := w.Lock(c, LockArgs{Stateid: id, NewOwner: true, Owner: fmt.Appendf(nil, "lock id:%012d", i), File: k, Write: true, Length: 1})
-							w.want(e, OK)
+							_, _, e := w.Lock(c, state.LockArgs{Stateid: id, NewOwner: true, Owner: fmt.Appendf(nil, "lock id:%012d", i), File: k, Write: true, Length: 1})
+							w.want(e, state.OK)
 						}
 					}
 				}
@@ -66,7 +68,7 @@ func TestHonestCluster(t *testing.T) {
 				for i := 0; i < tt.nodes; i += 50 {
 					come(i, 2) // it has started again
 				}
-				if err := w.check(); err != nil {
+				if err := w.Verify(); err != nil {
 					t.Fatal(err)
 				}
 			})

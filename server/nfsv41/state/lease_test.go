@@ -1,67 +1,69 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // A client that is silent keeps what it has until somebody wants it, and then is
 // gone with all that it had.
 func TestCourtesy(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	ida, idb := a.mustOpen("x", 1), b.mustOpen("x", 1)
 	lock, _, e := a.lock(ida, "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	busy := a.mustOpen("x", 2)
 
 	w.pass(lease * 100)
 	w.Expire()
 	status, e := a.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if status != 0 {
 		t.Errorf("status is %x", status)
 	}
 	_, e = b.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, ErrDenied) // before the lease is over
+	w.want(e, state.ErrDenied) // before the lease is over
 	w.pass(lease)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 
 	w.pass(1)
 	_, e = w.TestLock(b.c, []byte("l"), file1(1), true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, e = b.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.ok()
-	if w.saw(ClientRevoked) != 1 || len(w.tracking.owners()) != 1 {
+	if w.saw(state.ClientRevoked) != 1 || len(w.tracking.owners()) != 1 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
 	}
 	// It recovers as after a restart of the server, but it can't reclaim.
 	_, e = a.renew()
-	w.want(e, ErrBadSession)
+	w.want(e, state.ErrBadSession)
 	again := a.create
 	again.Seq++
 	_, e = w.CreateSession(again)
-	w.want(e, ErrStaleClientID)
-	for _, id := range []Stateid{ida, lock, busy} { // of a request that is still under way
-		w.want(w.TestStateid(a.c, id), ErrBadStateid)
-		_, e = w.Check(a.c, id, file1(1), Read)
-		w.want(e, ErrDeadSession)
+	w.want(e, state.ErrStaleClientID)
+	for _, id := range []state.Stateid{ida, lock, busy} { // of a request that is still under way
+		w.want(w.TestStateid(a.c, id), state.ErrBadStateid)
+		_, e = w.Check(a.c, id, file1(1), state.Read)
+		w.want(e, state.ErrDeadSession)
 	}
 	a = w.join("a", 1)
-	_, _, e = w.Open(a.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Reclaim: true})
-	w.want(e, ErrNoGrace)
-	w.want(w.ReclaimComplete(a.c, false), OK)
+	_, _, e = w.Open(a.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Reclaim: true})
+	w.want(e, state.ErrNoGrace)
+	w.want(w.ReclaimComplete(a.c, false), state.OK)
 	_, _, e = a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	w.ok()
-	if len(w.tracking.owners()) != 2 || w.saw(OwnerShared) != 0 {
+	if len(w.tracking.owners()) != 2 || w.saw(state.OwnerShared) != 0 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
 	}
 }
@@ -69,47 +71,47 @@ func TestCourtesy(t *testing.T) {
 // While a silent client is taken off the client tracking, the one that wants what it has goes
 // itself, and so does what it has: none of that may be used afterwards.
 func TestTakerGoesMeanwhile(t *testing.T) {
-	for name, take := range map[string]func(b *node, id Stateid) Error{
-		"open": func(b *node, _ Stateid) Error {
-			_, e := b.open("x", 1, Both, 0)
+	for name, take := range map[string]func(b *node, id state.Stateid) state.Error{
+		"open": func(b *node, _ state.Stateid) state.Error {
+			_, e := b.open("x", 1, state.Both, 0)
 			return e
 		},
-		"may open": func(b *node, _ Stateid) Error {
-			return b.w.MayOpen(b.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both})
+		"may open": func(b *node, _ state.Stateid) state.Error {
+			return b.w.MayOpen(b.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both})
 		},
-		"lock": func(b *node, id Stateid) Error {
+		"lock": func(b *node, id state.Stateid) state.Error {
 			_, _, e := b.lock(id, "l", 2, true, 0, 1)
 			return e
 		},
-		"wait": func(b *node, _ Stateid) Error {
+		"wait": func(b *node, _ state.Stateid) state.Error {
 			b.w.Expire()
-			_, e := b.open("x", 3, Both, 0)
+			_, e := b.open("x", 3, state.Both, 0)
 			return e
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
-			_, e := a.open("x", 1, Read, Both)
-			w.want(e, OK)
+			_, e := a.open("x", 1, state.Read, state.Both)
+			w.want(e, state.OK)
 			_, _, e = a.lock(a.mustOpen("x", 2), "l", 2, true, 0, 1)
-			w.want(e, OK)
+			w.want(e, state.OK)
 			id := b.mustOpen("x", 2)
 			if name == "wait" {
 				_, _, e = b.lock(id, "l", 2, true, 0, 1)
-				w.want(e, ErrDenied)
+				w.want(e, state.ErrDenied)
 			}
 			w.pass(lease + 1)
 			_, e = b.renew()
-			w.want(e, OK)
-			w.tracking.before = func(_ bool, e TrackedClient) {
+			w.want(e, state.OK)
+			w.tracking.before = func(_ bool, e state.TrackedClient) {
 				if e.Owner == "a" {
-					w.want(w.Evict(b.c.ID()), OK)
+					w.want(w.Evict(b.c.ID()), state.OK)
 				}
 			}
-			w.want(take(b, id), ErrDeadSession)
+			w.want(take(b, id), state.ErrDeadSession)
 			w.ok()
-			if n := w.Counts(); n != (Counts{}) {
+			if n := w.Counts(); n != (state.Counts{}) {
 				t.Errorf("%+v is left", n)
 			}
 		})
@@ -118,77 +120,77 @@ func TestTakerGoesMeanwhile(t *testing.T) {
 
 // A waiter that went with its own client takes nothing from others.
 func TestGoneWaiterTakesNothing(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b, c := w.ready("a", 1), w.ready("b", 1), w.ready("c", 1)
 	ida, idc := a.mustOpen("x", 1), c.mustOpen("x", 1)
 	_, _, e := a.lock(ida, "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = b.lock(b.mustOpen("x", 1), "l", 1, true, 10, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = c.lock(idc, "l", 1, true, 0, 10)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	_, _, e = a.lock(ida, "l", 1, true, 10, 10)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	w.pass(lease + 1)
 	_, e = c.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.Expire()
 	w.ok()
-	if len(w.free) != 1 || w.free[0].ClientID != c.c.ID() || w.saw(ClientRevoked) != 1 {
+	if len(w.free) != 1 || w.free[0].ClientID != c.c.ID() || w.saw(state.ClientRevoked) != 1 {
 		t.Errorf("told %+v, events %+v", w.free, w.events)
 	}
 	_, e = b.renew()
-	w.want(e, OK)
+	w.want(e, state.OK)
 }
 
 // A live client in the way is enough: the silent one keeps what it has.
 func TestCourtesyIsNotWasted(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b, c := w.ready("a", 1), w.ready("b", 1), w.ready("c", 1)
 	for _, n := range []*node{a, b} {
-		_, e := n.open("x", 1, Read, Write)
-		w.want(e, OK)
+		_, e := n.open("x", 1, state.Read, state.Write)
+		w.want(e, state.OK)
 		_, _, e = n.lock(n.mustOpen("x", 2), "l", 2, false, 0, 1)
-		w.want(e, OK)
+		w.want(e, state.OK)
 	}
 	w.pass(lease + 1)
 	_, e := b.renew()
-	w.want(e, OK)
-	_, e = c.open("x", 1, Write, 0)
-	w.want(e, ErrShareDenied)
+	w.want(e, state.OK)
+	_, e = c.open("x", 1, state.Write, 0)
+	w.want(e, state.ErrShareDenied)
 	_, _, e = c.lock(c.mustOpen("x", 2), "l", 2, true, 0, 1)
-	w.want(e, ErrDenied)
-	if w.saw(ClientRevoked) != 0 {
+	w.want(e, state.ErrDenied)
+	if w.saw(state.ClientRevoked) != 0 {
 		t.Error("a client was dismissed for nothing")
 	}
 }
 
 // A silent client is found behind many opens that are not in the way.
 func TestSilentBehindOthers(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	silent, other, b := w.ready("silent", 1), w.ready("other", 1), w.ready("b", 1)
-	_, e := silent.open("x", 1, Write, 0)
-	w.want(e, OK)
-	for i := range 2 * silentMax {
-		_, e := other.open(fmt.Sprint(i), 1, Read, 0)
-		w.want(e, OK)
+	_, e := silent.open("x", 1, state.Write, 0)
+	w.want(e, state.OK)
+	for i := range 2 * state.SilentMax {
+		_, e := other.open(fmt.Sprint(i), 1, state.Read, 0)
+		w.want(e, state.OK)
 	}
 	w.pass(lease + 1)
 	_, e = other.renew()
-	w.want(e, OK)
-	_, e = b.open("x", 1, Read, Write)
-	w.want(e, OK)
-	if w.saw(ClientRevoked) != 1 {
+	w.want(e, state.OK)
+	_, e = b.open("x", 1, state.Read, state.Write)
+	w.want(e, state.OK)
+	if w.saw(state.ClientRevoked) != 1 {
 		t.Errorf("events %+v", w.events)
 	}
-	_, e = b.open("y", 1, Read, Read)
-	w.want(e, ErrShareDenied)
+	_, e = b.open("y", 1, state.Read, state.Read)
+	w.want(e, state.ErrShareDenied)
 }
 
 // Many clients were silent and have come back: the one that has not is found at once when there is no room.
 func TestSilentAmongMany(t *testing.T) {
-	const clients = 3 * stepWork
-	w := &many{newWorld(t, Limits{AllOpens: clients + 1}).unlogged(), t}
+	const clients = 3 * state.StepWork
+	w := &many{newWorld(t, state.Limits{AllOpens: clients + 1}).unlogged(), t, map[int]*node{}}
 	var nodes []*node
 	for i := range clients + 1 {
 		if i == clients {
@@ -201,46 +203,46 @@ func TestSilentAmongMany(t *testing.T) {
 	w.Expire()
 	for _, n := range nodes[:clients] {
 		_, e := n.renew()
-		w.want(e, OK)
+		w.want(e, state.OK)
 	}
 	b := w.client(clients + 1)
 	w.open(b, 0, 0)
-	if w.saw(ClientExpired) != 1 {
-		t.Errorf("%d clients went", w.saw(ClientExpired))
+	if w.saw(state.ClientExpired) != 1 {
+		t.Errorf("%d clients went", w.saw(state.ClientExpired))
 	}
 }
 
 // A request that takes longer than the lease keeps it.
 func TestLongRequest(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
-	_, e := a.open("x", 1, Both, Both)
-	w.want(e, OK)
-	r, e := w.Sequence(SequenceArgs{Session: a.session, Seq: 1, Ops: 2, Conn: a.conn})
-	w.want(e, OK)
+	_, e := a.open("x", 1, state.Both, state.Both)
+	w.want(e, state.OK)
+	r, e := w.Sequence(state.SequenceArgs{Session: a.session, Seq: 1, Ops: 2, Conn: a.conn})
+	w.want(e, state.OK)
 	w.pass(lease * 10)
 	w.Expire()
-	_, e = b.open("x", 1, Read, 0)
-	w.want(e, ErrShareDenied)
+	_, e = b.open("x", 1, state.Read, 0)
+	w.want(e, state.ErrShareDenied)
 	r.Slot.Done(nil, false)
-	_, e = b.open("x", 1, Read, 0)
-	w.want(e, ErrShareDenied)
+	_, e = b.open("x", 1, state.Read, 0)
+	w.want(e, state.ErrShareDenied)
 }
 
 // Somebody who waits gets the lock of a silent client as soon as its lease is over.
 func TestWaiterGetsLockOfSilentClient(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	idb := b.mustOpen("x", 1)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	for range 30 {
 		w.pass(lease / 30)
 		w.Expire()
 		_, e = b.renew()
-		w.want(e, OK)
+		w.want(e, state.OK)
 		if len(w.free) != 0 {
 			t.Fatal("before the lease was over")
 		}
@@ -252,25 +254,25 @@ func TestWaiterGetsLockOfSilentClient(t *testing.T) {
 		t.Fatalf("told %+v", w.free)
 	}
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 }
 
 // Courtesy has an end.
 func TestCourtesyEnds(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
 	n.mustOpen("x", 1)
 	w.pass(courtesy)
 	w.Expire()
-	if len(w.sessions.clients) != 1 {
+	if len(w.Snapshot(0).Clients) != 1 {
 		t.Fatal("too early")
 	}
 	w.pass(1)
 	w.Expire()
 	w.ok()
 	_, e := n.renew()
-	w.want(e, ErrBadSession)
-	if w.saw(ClientExpired) != 1 || len(w.tracking.list) != 0 || len(w.opens.files) != 0 {
+	w.want(e, state.ErrBadSession)
+	if w.saw(state.ClientExpired) != 1 || len(w.tracking.list) != 0 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.list)
 	}
 }

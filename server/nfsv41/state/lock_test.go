@@ -1,122 +1,133 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 func TestRangeOfRequest(t *testing.T) {
 	for _, c := range []struct {
 		offset, length uint64
-		want           lockRange
-		e              Error
+		e              state.Error
 	}{
-		{0, 1, lockRange{first: 0, last: 0}, OK},
-		{5, 10, lockRange{first: 5, last: 14}, OK},
-		{0, math.MaxUint64, lockRange{first: 0, last: math.MaxUint64}, OK},
-		{math.MaxUint64, math.MaxUint64, lockRange{first: math.MaxUint64, last: math.MaxUint64}, OK},
-		{math.MaxUint64 - 1, 1, lockRange{first: math.MaxUint64 - 1, last: math.MaxUint64 - 1}, OK},
-		{math.MaxUint64, 1, lockRange{}, ErrInval},
-		{2, math.MaxUint64 - 1, lockRange{}, ErrInval},
-		{0, 0, lockRange{}, ErrInval},
-		{math.MaxUint64, 0, lockRange{}, ErrInval},
+		{0, 1, state.OK},
+		{5, 10, state.OK},
+		{0, math.MaxUint64, state.OK},
+		{math.MaxUint64, math.MaxUint64, state.OK},
+		{math.MaxUint64 - 1, 1, state.OK},
+		{math.MaxUint64, 1, state.ErrInval},
+		{2, math.MaxUint64 - 1, state.ErrInval},
+		{0, 0, state.ErrInval},
+		{math.MaxUint64, 0, state.ErrInval},
 	} {
-		r, e := newRange(c.offset, c.length, false)
-		if e != c.e || r != c.want {
-			t.Errorf("%d, %d: %+v, %v", c.offset, c.length, r, e)
+		w := newWorld(t, state.Limits{})
+		a, b := w.ready("a", 1), w.ready("b", 1)
+		_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, c.offset, c.length)
+		if w.want(e, c.e); e != state.OK {
+			continue
 		}
-		if e == OK && r.length() != c.length {
-			t.Errorf("%d, %d comes back with length %d", c.offset, c.length, r.length())
+		if d, e := w.TestLock(b.c, []byte("l"), file1(1), true, 0, toEOF); e != state.ErrDenied || d.Offset != c.offset || d.Length != c.length {
+			t.Errorf("%d, %d comes back as %+v, %v", c.offset, c.length, d, e)
+		}
+		if c.offset > 0 {
+			_, e = w.TestLock(b.c, []byte("l"), file1(1), true, c.offset-1, 1)
+			w.want(e, state.OK)
+		}
+		if c.length < toEOF {
+			_, e = w.TestLock(b.c, []byte("l"), file1(1), true, c.offset+c.length-1, 1)
+			w.want(e, state.ErrDenied)
+			_, e = w.TestLock(b.c, []byte("l"), file1(1), true, c.offset+c.length, toEOF)
+			w.want(e, state.OK)
 		}
 	}
 }
 
 func TestLockConflicts(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	ida, idb := a.mustOpen("x", 1), b.mustOpen("x", 1)
 	lock, _, e := a.lock(ida, "la", 1, true, 10, 10)
-	w.want(e, OK)
-	_, d, e := b.lock(idb, "la", 1, false, 0, toEOF) // one name, but another client
-	w.want(e, ErrDenied)
-	if want := (Denied{ClientID: a.c.ID(), Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
+	w.want(e, state.OK)
+	got, d, e := b.lock(idb, "la", 1, false, 0, toEOF) // one name, but another client
+	w.want(e, state.ErrDenied)
+	if want := (state.Denied{ClientID: a.c.ID(), Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
 		t.Errorf("denied by %+v, want %+v", d, want)
 	}
-	if len(w.locks.byNumber) != 1 {
-		t.Error("a LOCK that failed left a lock owner")
-	}
+	w.want(w.FreeStateid(b.c, got), state.ErrBadStateid) // there is no lock owner
 	d, e = w.TestLock(b.c, []byte("lb"), file1(1), false, 19, 1)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	if d.Offset != 10 {
 		t.Errorf("denied by %+v", d)
 	}
 	_, e = w.TestLock(b.c, []byte("lb"), file1(1), true, 20, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, e = w.TestLock(a.c, []byte("la"), file1(1), true, 10, 1)
-	w.want(e, OK) // one's own
+	w.want(e, state.OK) // one's own
 	// Down to a read lock in the middle.
-	lock, _, e = w.Lock(a.c, LockArgs{Stateid: lock, File: file1(1), Offset: 12, Length: 2})
-	w.want(e, OK)
+	lock, _, e = w.Lock(a.c, state.LockArgs{Stateid: lock, File: file1(1), Offset: 12, Length: 2})
+	w.want(e, state.OK)
 	if lock.Seqid != 2 {
 		t.Errorf("seqid is %d", lock.Seqid)
 	}
 	idl, _, e := b.lock(idb, "lb", 1, false, 12, 2)
-	w.want(e, OK)
-	_, _, e = w.Lock(a.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 12, Length: 2})
-	w.want(e, ErrDenied)
+	w.want(e, state.OK)
+	_, _, e = w.Lock(a.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 12, Length: 2})
+	w.want(e, state.ErrDenied)
 	w.ok()
 
-	w.want(w.FreeStateid(b.c, idl), ErrLocksHeld)
-	w.want(w.FreeStateid(b.c, idb), ErrLocksHeld)
+	w.want(w.FreeStateid(b.c, idl), state.ErrLocksHeld)
+	w.want(w.FreeStateid(b.c, idb), state.ErrLocksHeld)
 	idl, e = w.Unlock(b.c, idl, file1(1), 0, toEOF)
-	w.want(e, OK)
-	w.want(w.FreeStateid(b.c, idl), OK)
-	w.want(w.TestStateid(b.c, idl), ErrBadStateid)
-	w.want(w.Close(a.c, ida, file1(1)), OK) // with its locks
-	w.want(w.TestStateid(a.c, lock), ErrBadStateid)
+	w.want(e, state.OK)
+	w.want(w.FreeStateid(b.c, idl), state.OK)
+	w.want(w.TestStateid(b.c, idl), state.ErrBadStateid)
+	w.want(w.Close(a.c, ida, file1(1)), state.OK) // with its locks
+	w.want(w.TestStateid(a.c, lock), state.ErrBadStateid)
 	w.pass(2 * time.Second) // b's "la" asked first, and does not come
 	_, _, e = b.lock(idb, "lb", 1, true, 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.ok()
 }
 
 // A lock needs an open that may do as much.
 func TestLockMode(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	reads, e := n.open("r", 1, Read, 0)
-	w.want(e, OK)
-	writes, e := n.open("w", 1, Write, 0)
-	w.want(e, OK)
+	reads, e := n.open("r", 1, state.Read, 0)
+	w.want(e, state.OK)
+	writes, e := n.open("w", 1, state.Write, 0)
+	w.want(e, state.OK)
 	_, _, e = n.lock(reads, "l", 1, true, 0, 1)
-	w.want(e, ErrOpenMode)
+	w.want(e, state.ErrOpenMode)
 	_, _, e = n.lock(writes, "l", 1, false, 0, 1)
-	w.want(e, ErrOpenMode)
+	w.want(e, state.ErrOpenMode)
 	_, _, e = n.lock(reads, "l", 1, false, 0, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = n.lock(writes, "l", 1, true, 0, 1)
-	w.want(e, OK) // an owner does not exclude itself
+	w.want(e, state.OK) // an owner does not exclude itself
 	w.ok()
 }
 
 // Who waits is told when the lock is free, in the order of the requests, and nobody
 // overtakes until Config.FairFor is over.
 func TestWaiters(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	holder := w.ready("holder", 1)
 	id := holder.mustOpen("x", 1)
 	lock, _, e := holder.lock(id, "l", 1, true, 0, 100)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	var waiters []*node
-	var ids []Stateid
+	var ids []state.Stateid
 	for i := range 4 {
 		n := w.ready(fmt.Sprint("waiter", i), 1)
 		waiters, ids = append(waiters, n), append(ids, n.mustOpen("x", 1))
 		for range 2 { // it asks again now and then
 			_, _, e = n.lock(ids[i], "l", 1, i < 2, 0, 100) // two to write, two to read
-			w.want(e, ErrDenied)
+			w.want(e, state.ErrDenied)
 		}
 	}
 	w.ok()
@@ -138,23 +149,23 @@ func TestWaiters(t *testing.T) {
 		w.free = nil
 	}
 	lock, e = w.Unlock(holder.c, lock, file1(1), 50, 50)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	told() // half is not enough
 	lock, e = w.Unlock(holder.c, lock, file1(1), 0, 50)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	told(0)
 	_, d, e := waiters[1].lock(ids[1], "l", 1, true, 0, 100)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	if d.ClientID != waiters[0].c.ID() {
 		t.Errorf("denied by %+v", d)
 	}
-	_, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 0, Length: 1})
-	w.want(e, ErrDenied)
+	_, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 0, Length: 1})
+	w.want(e, state.ErrDenied)
 	first, _, e := waiters[0].lock(ids[0], "l", 1, true, 0, 100)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	told()
 	_, e = w.Unlock(waiters[0].c, first, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	told(1)
 
 	// The second one does not come; the readers are next, together.
@@ -163,7 +174,7 @@ func TestWaiters(t *testing.T) {
 	told(2, 3)
 	for i := 2; i < 4; i++ {
 		_, _, e = waiters[i].lock(ids[i], "l", 1, false, 0, 100)
-		w.want(e, OK)
+		w.want(e, state.OK)
 	}
 	if n := w.Counts().Waiters; n != 0 {
 		t.Errorf("%d waiters are left", n)
@@ -173,35 +184,35 @@ func TestWaiters(t *testing.T) {
 
 // Whatever frees a lock tells those who wait.
 func TestWhatTellsWaiters(t *testing.T) {
-	for name, free := range map[string]func(w *world, n *node, open, lock Stateid){
-		"unlock": func(w *world, n *node, _, lock Stateid) {
+	for name, free := range map[string]func(w *world, n *node, open, lock state.Stateid){
+		"unlock": func(w *world, n *node, _, lock state.Stateid) {
 			_, e := w.Unlock(n.c, lock, file1(1), 0, toEOF)
-			w.want(e, OK)
+			w.want(e, state.OK)
 		},
-		"down to a read lock": func(w *world, n *node, _, lock Stateid) {
-			_, _, e := w.Lock(n.c, LockArgs{Stateid: lock, File: file1(1), Length: 10})
-			w.want(e, OK)
+		"down to a read lock": func(w *world, n *node, _, lock state.Stateid) {
+			_, _, e := w.Lock(n.c, state.LockArgs{Stateid: lock, File: file1(1), Length: 10})
+			w.want(e, state.OK)
 		},
-		"close":   func(w *world, n *node, open, _ Stateid) { w.want(w.Close(n.c, open, file1(1)), OK) },
-		"evict":   func(w *world, n *node, _, _ Stateid) { w.want(w.Evict(n.c.ID()), OK) },
-		"restart": func(w *world, _ *node, _, _ Stateid) { w.ready("a", 2) },
+		"close":   func(w *world, n *node, open, _ state.Stateid) { w.want(w.Close(n.c, open, file1(1)), state.OK) },
+		"evict":   func(w *world, n *node, _, _ state.Stateid) { w.want(w.Evict(n.c.ID()), state.OK) },
+		"restart": func(w *world, _ *node, _, _ state.Stateid) { w.ready("a", 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			other, open := a.mustOpen("y", 1), a.mustOpen("x", 1)
 			lock, _, e := a.lock(open, "l", 1, true, 0, 20)
-			w.want(e, OK)
+			w.want(e, state.OK)
 			idb := b.mustOpen("x", 1)
 			_, _, e = b.lock(idb, "l", 1, false, 0, 10)
-			w.want(e, ErrDenied)
+			w.want(e, state.ErrDenied)
 			// The holder waits as well, by another name: when it goes it is told nothing.
 			_, _, e = a.lock(other, "m", 1, true, 10, 10)
-			w.want(e, ErrDenied)
+			w.want(e, state.ErrDenied)
 			free(w, a, open, lock)
 			w.ok()
 			for _, f := range w.free[1:] {
-				if w.sessions.clients[f.ClientID] == nil {
+				if w.Client(f.ClientID) == nil {
 					t.Fatalf("told %+v, which is gone", f)
 				}
 			}
@@ -209,34 +220,34 @@ func TestWhatTellsWaiters(t *testing.T) {
 				t.Fatalf("told %+v", w.free)
 			}
 			_, _, e = b.lock(idb, "l", 1, false, 0, 10)
-			w.want(e, OK)
+			w.want(e, state.OK)
 		})
 	}
 }
 
 // A waiter whose open, client or patience ends is forgotten.
 func TestWaitersGo(t *testing.T) {
-	for name, end := range map[string]func(w *world, n *node, id Stateid){
-		"close":  func(w *world, n *node, id Stateid) { w.want(w.Close(n.c, id, file1(1)), OK) },
-		"evict":  func(w *world, n *node, _ Stateid) { w.want(w.Evict(n.c.ID()), OK) },
-		"silent": func(w *world, _ *node, _ Stateid) { w.pass(waitFor + 1); w.Expire() },
+	for name, end := range map[string]func(w *world, n *node, id state.Stateid){
+		"close":  func(w *world, n *node, id state.Stateid) { w.want(w.Close(n.c, id, file1(1)), state.OK) },
+		"evict":  func(w *world, n *node, _ state.Stateid) { w.want(w.Evict(n.c.ID()), state.OK) },
+		"silent": func(w *world, _ *node, _ state.Stateid) { w.pass(state.WaitFor + 1); w.Expire() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Limits{Waiters: 2})
+			w := newWorld(t, state.Limits{Waiters: 2})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, toEOF)
-			w.want(e, OK)
+			w.want(e, state.OK)
 			id := b.mustOpen("x", 1)
 			for i := range 3 {
 				_, _, e = b.lock(id, fmt.Sprint(i), 1, true, 0, 1)
-				w.want(e, ErrDenied)
+				w.want(e, state.ErrDenied)
 			}
 			w.ok()
 			if n := w.Counts().Waiters; n != 2 {
 				t.Fatalf("%d waiters", n)
 			}
 			_, e = a.renew()
-			w.want(e, OK)
+			w.want(e, state.OK)
 			end(w, b, id)
 			w.ok()
 			if n := w.Counts().Waiters; n != 0 && name != "silent" || len(w.free) != 0 && name != "silent" {
@@ -247,31 +258,31 @@ func TestWaitersGo(t *testing.T) {
 }
 
 func TestLockLimits(t *testing.T) {
-	w := newWorld(t, Limits{Locks: 10})
+	w := newWorld(t, state.Limits{Locks: 10})
 	n, other := w.ready("o", 1), w.ready("other", 1)
 	id := n.mustOpen("x", 1)
 	lock, _, e := n.lock(id, "l", 1, true, 0, 1000)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	// Each hole makes two of one.
 	holes := 0
-	for ; e == OK; holes++ {
+	for ; e == state.OK; holes++ {
 		w.ok()
 		_, e = w.Unlock(n.c, lock, file1(1), uint64(10+20*holes), 10)
 		lock.Seqid = 0
 	}
-	w.want(e, ErrServerFault)
+	w.want(e, state.ErrServerFault)
 	if n := w.Counts().Locks; n != 9 {
 		t.Errorf("%d ranges", n)
 	}
 	_, _, e = n.lock(id, "another", 1, true, 5000, 1)
-	w.want(e, ErrServerFault)
-	_, _, e = w.Lock(n.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 5000, Length: 1})
-	w.want(e, ErrServerFault)
+	w.want(e, state.ErrServerFault)
+	_, _, e = w.Lock(n.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 5000, Length: 1})
+	w.want(e, state.ErrServerFault)
 	_, _, e = other.lock(other.mustOpen("x", 1), "l", 1, true, 5000, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, e = w.Unlock(n.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, _, e = n.lock(id, "another", 1, true, 4000, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.ok()
 }

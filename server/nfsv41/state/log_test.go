@@ -1,23 +1,24 @@
-package state
+package state_test
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // memoryLog is a log that is read while it is written.
 type memoryLog struct {
-	config   Config
+	config   state.Config
 	bytes    []byte
 	frames   int
 	long     int // after so many frames it is to be rewritten; never if 0
-	replay   *Replay
+	replay   *state.Replay
 	wrong    error
 	err      error // that the next call returns
 	copyErr  error // that the next call about the copy returns
@@ -36,7 +37,7 @@ func (l *memoryLog) Append(frame []byte) (bool, error) {
 }
 
 func (l *memoryLog) Begin() error {
-	l.next = &memoryLog{config: l.config, long: l.long, replay: NewReplay(l.config, decodeCallback, nil)}
+	l.next = &memoryLog{config: l.config, long: l.long, replay: state.NewReplay(l.config, decodeCallback, nil)}
 	return cmp.Or(l.err, l.copyErr)
 }
 
@@ -60,96 +61,13 @@ func (l *memoryLog) Replace() (io.Closer, error) {
 }
 
 func (l *memoryLog) read(frame []byte) {
-	records, rest, ok := CutFrame(frame)
+	records, rest, ok := state.CutFrame(frame)
 	switch {
 	case !ok || len(rest) > 0:
 		l.wrong = fmt.Errorf("a frame of %d bytes is not whole", len(frame))
 	case l.wrong == nil:
 		l.wrong = l.replay.Apply(records)
 	}
-}
-
-// facts are what a log says, and with all what a process leaves that is meant to end, but for the waiters.
-func (s *State) facts(all bool) []string {
-	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.opens.next, s.grace.active, len(s.grace.missing))}
-	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	for owner, w := range s.grace.owners {
-		var entries []uint64
-		for _, e := range w.entries {
-			entries = append(entries, e.ClientID)
-		}
-		slices.Sort(entries)
-		say("%q may reclaim %t by %x", owner, !w.done, entries)
-	}
-	for _, c := range s.sessions.clients {
-		if !c.confirmed && !all {
-			continue
-		}
-		say("client %x of %q, verifier %x, %v, since %v, confirmed %t, recorded %t, complete %t, sequence %d, earlier %v, minor version %d",
-			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.sessions.owners[c.owner].earlier, c.minor)
-		if all {
-			say("client %x is from %s, uncertain %t", c.id, c.address, c.uncertain)
-			if c.created != nil {
-				say("client %x was told %+v, %v", c.id, c.created.result, c.created.err)
-			}
-		}
-		for o := c.opens; o != nil; o = o.nextOfClient {
-			say("client %x has open %d of file %v by %q, access %d, deny %d, combos %x, since %v, seqid %d",
-				c.id, o.number, o.file.key, o.owner, o.access, o.deny, o.combos, o.since.UTC(), o.seqid)
-			if all {
-				say("open %d is uncertain %t, may come again %x", o.number, o.uncertain, o.repeatable)
-			}
-			for _, l := range o.locks {
-				say("open %d has lock %d of %q, seqid %d: %v", o.number, l.number, l.owner, l.seqid, l.ranges)
-				if all {
-					say("lock %d is uncertain %t", l.number, l.uncertain)
-				}
-			}
-		}
-	}
-	for _, ses := range s.sessions.byID {
-		if !all {
-			break
-		}
-		say("session %x of client %x: %+v, %+v, back channel %t, %v", ses.id, ses.client.id, ses.fore, ses.back, ses.backChannel, ses.callback)
-		for i, t := range ses.slots {
-			if !t.cached {
-				t.reply = nil
-			}
-			say("slot %d of session %x: sequence %d, digest %x, cached %t, reply %q", i, ses.id, t.seq, t.digest, t.cached, t.reply)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// waitFacts are the waiters of each file, in their order.
-func (s *State) waitFacts() []string {
-	var list []string
-	for _, f := range s.locks.waiting {
-		said := fmt.Sprintf("file %v", f.key)
-		for _, w := range f.waits.list {
-			if !w.open.void() {
-				said += fmt.Sprintf(", open %d of %q for %v", w.open.number, w.owner, w.lockRange)
-			}
-		}
-		list = append(list, said)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// differ returns the first of the facts that are not the same.
-func differ(got, want []string) error {
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(want):
-			return fmt.Errorf("%s\nis not so", got[i])
-		case i >= len(got) || got[i] != want[i]:
-			return fmt.Errorf("%s\nand not, but in what was read\n%s", want[i], append(got, "nothing")[i])
-		}
-	}
-	return nil
 }
 
 // checkLog compares what the log says with what there is.
@@ -161,31 +79,9 @@ func (w *world) checkLog() {
 	if w.logged.wrong != nil {
 		w.t.Fatalf("the log: %v", w.logged.wrong)
 	}
-	p := w.logged.replay
-	err := p.s.check()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == nil {
-		err = differ(p.s.facts(false), w.facts(false))
-	}
-	if err == nil {
-		err = differ(p.waitFacts(), w.waitFacts())
-	}
-	if err != nil {
+	if err := w.logged.replay.SaysWhat(w.State); err != nil {
 		w.t.Fatalf("the log: %v", err)
 	}
-}
-
-// waitFacts are those of the waiters that State will have.
-func (p *Replay) waitFacts() []string {
-	said := map[FileKey]string{}
-	for _, wait := range slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) }) {
-		if o := p.s.opens.byNumber[wait.open]; o != nil {
-			key := o.file.key
-			said[key] = cmp.Or(said[key], fmt.Sprintf("file %v", key)) + fmt.Sprintf(", open %d of %q for %v", wait.open, wait.owner, wait.lockRange)
-		}
-	}
-	return slices.Sorted(maps.Values(said))
 }
 
 // dies ends the process. The next one goes on with its log.
@@ -207,15 +103,15 @@ func (w *world) dies() {
 // again makes another session for a client, as after BADSESSION.
 func (n *node) again() {
 	n.w.t.Helper()
-	_, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq + 1, Ops: 1, Size: 100, Conn: n.conn})
-	n.w.want(e, ErrBadSession)
+	_, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq + 1, Ops: 1, Size: 100, Conn: n.conn})
+	n.w.want(e, state.ErrBadSession)
 	n.create.Seq++
 	n.conn = newConn("10.0.0.1:701")
 	n.create.Conn = n.conn
 	r, e := n.w.CreateSession(n.create)
-	n.w.want(e, OK)
+	n.w.want(e, state.OK)
 	n.session, n.seq = r.ID, 0
-	n.c = n.w.sessions.clients[n.create.ClientID]
+	n.c = n.w.Client(n.create.ClientID)
 }
 
 // The next process has what clients have open and locked, and who waits. They need nothing but
@@ -229,9 +125,9 @@ func TestLog(t *testing.T) {
 	holder.again()
 	waiter.again()
 	_, _, e := waiter.lock(waiter.mustOpen("y", 1), "m", 1, true, 0, 1)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	id, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if id.Seqid != lock.Seqid+1 || id.Other != lock.Other {
 		t.Errorf("LOCKU of %v returns %v", lock, id)
 	}
@@ -241,89 +137,90 @@ func TestLog(t *testing.T) {
 	w.ok()
 	next := holder.mustOpen("another", 2)
 	w.dies()
-	if id := waiter.c.ID(); w.sessions.clients[id] == nil {
+	if id := waiter.c.ID(); w.Client(id) == nil {
 		t.Error("a client is lost the second time")
 	}
 	holder.again()
-	w.want(w.Close(holder.c, next, file1(2)), OK)
+	w.want(w.Close(holder.c, next, file1(2)), state.OK)
 	w.ok()
 }
 
 // The reply to CREATE_SESSION is lost with the process, and its session is.
 func TestLogCreateSession(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.join("node", 1)
 	w.dies()
 	r, e := w.CreateSession(n.create) // the same again
-	w.want(e, OK)
-	if r.Seq != n.create.Seq || w.sessions.byID[r.ID] == nil {
+	w.want(e, state.OK)
+	if r.Seq != n.create.Seq || w.Counts().Sessions != 1 {
 		t.Errorf("CREATE_SESSION again: %+v", r)
 	}
 	again, e := w.CreateSession(n.create)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if again.ID != r.ID {
 		t.Error("the reply is not kept")
 	}
 	n.create.Seq += 2
 	_, e = w.CreateSession(n.create)
-	w.want(e, ErrSeqMisordered)
+	w.want(e, state.ErrSeqMisordered)
 	w.dies()
 	id, e := w.exchange("node", 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if !id.Confirmed || id.ClientID != n.create.ClientID || id.Seq != r.Seq+1 {
 		t.Errorf("EXCHANGE_ID: %+v", id)
 	}
-	w.want(w.ReclaimComplete(w.sessions.clients[id.ClientID], false), OK)
+	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), state.OK)
 	w.dies()
-	w.want(w.ReclaimComplete(w.sessions.clients[id.ClientID], false), ErrCompleteAlready)
+	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), state.ErrCompleteAlready)
 }
 
 // What was done when the process died, and is sent again with the seqid before.
 func TestLogSeqids(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("node", 1)
 	open := n.mustOpen("o", 1)
 	first, _, e := n.lock(open, "l", 1, true, 0, 10)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, ErrOldStateid)
+	w.want(e, state.ErrOldStateid)
 	w.dies()
 	n.again()
-	w.want(w.TestStateid(n.c, first), OK)
+	w.want(w.TestStateid(n.c, first), state.OK)
 	id, e := w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if id.Seqid != 3 {
 		t.Errorf("stateid %v", id)
 	}
-	w.want(w.TestStateid(n.c, first), ErrOldStateid)
-	w.want(w.TestStateid(n.c, Stateid{Seqid: 4, Other: id.Other}), ErrBadStateid)
-	id, e = w.Downgrade(n.c, open, file1(1), Both, 0)
-	w.want(e, OK)
+	w.want(w.TestStateid(n.c, first), state.ErrOldStateid)
+	w.want(w.TestStateid(n.c, state.Stateid{Seqid: 4, Other: id.Other}), state.ErrBadStateid)
+	id, e = w.Downgrade(n.c, open, file1(1), state.Both, 0)
+	w.want(e, state.OK)
 	w.dies()
 	n.again()
-	again, e := w.Downgrade(n.c, open, file1(1), Both, 0)
-	w.want(e, OK)
+	again, e := w.Downgrade(n.c, open, file1(1), state.Both, 0)
+	w.want(e, state.OK)
 	if again.Seqid != id.Seqid+1 {
 		t.Errorf("stateid %v, and then %v", id, again)
 	}
-	w.want(w.Close(n.c, open, file1(1)), ErrOldStateid)
-	w.want(w.Close(n.c, again, file1(1)), OK)
+	w.want(w.Close(n.c, open, file1(1)), state.ErrOldStateid)
+	w.want(w.Close(n.c, again, file1(1)), state.OK)
 	w.dies()
 	n.again()
-	w.want(w.Close(n.c, again, file1(1)), ErrBadStateid)
+	w.want(w.Close(n.c, again, file1(1)), state.ErrBadStateid)
 }
 
 // openBy is OPEN as the only operation of a request.
-func (n *node) openBy(owner string, f int, access Access) Stateid {
+func (n *node) openBy(owner string, f int, access state.Access) state.Stateid {
 	n.w.t.Helper()
 	n.seq++
-	r, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq, Ops: 2, Size: 100, Conn: n.conn})
-	n.w.want(e, OK)
-	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Slot: r.Slot})
-	n.w.want(e, OK)
+	r, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq, Ops: 2, Size: 100, Conn: n.conn})
+	n.w.want(e, state.OK)
+	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Slot: r.Slot})
+	n.w.want(e, state.OK)
 	r.Slot.Done(nil, false)
+	n.last = id
 	return id
 }
 
@@ -333,31 +230,31 @@ func TestLogOpenAgain(t *testing.T) {
 		name     string
 		answered func(w *world, n *node)
 		after    time.Duration // it dies twice, so long after it has a new session
-		access   Access
+		access   state.Access
 		seqid    uint32
 	}{
-		{"the reply is lost", func(*world, *node) {}, 0, Read, 2},
-		{"the process dies again", func(*world, *node) {}, time.Second, Read, 2},
-		{"it is long ago", func(*world, *node) {}, settleFor + 1, Read, 3},
-		{"another OPEN", func(*world, *node) {}, 0, Write, 3},
+		{"the reply is lost", func(*world, *node) {}, 0, state.Read, 2},
+		{"the process dies again", func(*world, *node) {}, time.Second, state.Read, 2},
+		{"it is long ago", func(*world, *node) {}, state.SettleFor + 1, state.Read, 3},
+		{"another OPEN", func(*world, *node) {}, 0, state.Write, 3},
 		{"the reply has come", func(w *world, n *node) {
 			_, e := n.renew()
-			w.want(e, OK)
+			w.want(e, state.OK)
 			w.Expire()
-		}, 0, Read, 3},
+		}, 0, state.Read, 3},
 		{"the reply has come, and something else was done", func(w *world, n *node) {
-			n.openBy("other", 2, Read)
-		}, 0, Read, 3},
+			n.openBy("other", 2, state.Read)
+		}, 0, state.Read, 3},
 		{"what was opened was changed", func(w *world, n *node) {
-			_, e := w.Downgrade(n.c, Stateid{Other: w.opens.openID(w.opens.byOwner[openKey{n.c, w.opens.files[file1(1)], "o"}]).Other}, file1(1), Read, 0)
-			w.want(e, OK)
-		}, 0, Read, 4},
+			_, e := w.Downgrade(n.c, state.Stateid{Other: n.last.Other}, file1(1), state.Read, 0)
+			w.want(e, state.OK)
+		}, 0, state.Read, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			n := w.ready("node", 1)
-			n.openBy("o", 1, Both)
-			n.openBy("o", 1, Read)
+			n.openBy("o", 1, state.Both)
+			n.openBy("o", 1, state.Read)
 			tt.answered(w, n)
 			w.dies()
 			n.again()
@@ -375,7 +272,7 @@ func TestLogOpenAgain(t *testing.T) {
 				t.Errorf("the next has seqid %d, want %d", id.Seqid, tt.seqid+1)
 			}
 			w.ok()
-			w.want(w.Close(n.c, id, file1(1)), OK)
+			w.want(w.Close(n.c, id, file1(1)), state.OK)
 			w.ok()
 		})
 	}
@@ -383,22 +280,22 @@ func TestLogOpenAgain(t *testing.T) {
 
 // A meant restart after one that was not: what was uncertain still is.
 func TestLogThenSave(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("node", 1)
-	id := n.openBy("o", 1, Read)
+	id := n.openBy("o", 1, state.Read)
 	w.dies()
 	if err := w.restore(w.save(), noFile); err != nil {
 		t.Fatal(err)
 	}
 	n.again()
-	if again := n.openBy("o", 1, Read); again != id {
+	if again := n.openBy("o", 1, state.Read); again != id {
 		t.Errorf("OPEN again: %v, was %v", again, id)
 	}
 	if err := w.restore(w.save(), noFile); err != nil {
 		t.Fatal(err)
 	}
-	n.c = w.sessions.clients[n.create.ClientID]
-	if next := n.openBy("o", 1, Read); next.Seqid != 2 {
+	n.c = w.Client(n.create.ClientID)
+	if next := n.openBy("o", 1, state.Read); next.Seqid != 2 {
 		t.Errorf("the next OPEN: %v", next)
 	}
 }
@@ -406,13 +303,13 @@ func TestLogThenSave(t *testing.T) {
 // The process can die between what it does to the client tracking and what it logs of that. What the log says is right: nobody
 // was given anything meanwhile.
 func TestLogAndTracking(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	other.mustOpen("o", 2)
 	var logs [][]byte
-	w.tracking.before = func(bool, TrackedClient) { logs = append(logs, slices.Clone(w.logged.bytes)) }
+	w.tracking.before = func(bool, state.TrackedClient) { logs = append(logs, slices.Clone(w.logged.bytes)) }
 	n.mustOpen("o", 1)
-	w.want(w.Evict(n.c.ID()), OK)
+	w.want(w.Evict(n.c.ID()), state.OK)
 	if len(logs) != 2 {
 		t.Fatalf("%d changes of the client tracking", len(logs))
 	}
@@ -420,11 +317,11 @@ func TestLogAndTracking(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		log      []byte
-		tracking []TrackedClient
+		tracking []state.TrackedClient
 		opens    int
 	}{
 		{"before it is added", logs[0], others, 1},
-		{"before it is removed", logs[1], append(others, TrackedClient{n.c.ID(), "node"}), 2},
+		{"before it is removed", logs[1], append(others, state.TrackedClient{n.c.ID(), "node"}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := replay(w.config(), tt.log)
@@ -458,14 +355,14 @@ func TestLogGrace(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	w.crash()
 	n := w.join("holder", 1)
-	w.want(w.ReclaimComplete(n.c, false), OK)
+	w.want(w.ReclaimComplete(n.c, false), state.OK)
 	w.dies()
 	n.again()
 	if got := w.Counts(); !got.InGrace || got.Awaited != 1 {
 		t.Fatalf("%+v", got)
 	}
-	_, e := n.open("x", 1, Both, 0)
-	w.want(e, ErrGrace)
+	_, e := n.open("x", 1, state.Both, 0)
+	w.want(e, state.ErrGrace)
 	for _, e := range w.tracking.entries() {
 		if err := w.tracking.Remove(e); err != nil {
 			t.Fatal(err)
@@ -487,14 +384,14 @@ func TestLogGrace(t *testing.T) {
 
 // A log that can't be written is no more used, and nothing else changes.
 func TestLogFails(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("node", 1)
 	w.logged.err = io.ErrShortWrite
 	id := n.mustOpen("x", 1)
-	if w.State.log.out != nil {
+	if written, _ := w.Logs(); written {
 		t.Error("the log is still written")
 	}
-	w.want(w.Close(n.c, id, file1(1)), OK)
+	w.want(w.Close(n.c, id, file1(1)), state.OK)
 	if err := w.StartLog(w.logged); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("StartLog: %v", err)
 	}
@@ -504,24 +401,24 @@ func TestLogFails(t *testing.T) {
 
 // A frame is whole or none.
 func TestFrames(t *testing.T) {
-	whole := AppendFrame(nil, []byte("some records"))
+	whole := state.AppendFrame(nil, []byte("some records"))
 	for i := range whole {
-		if _, _, ok := CutFrame(whole[:i]); ok {
+		if _, _, ok := state.CutFrame(whole[:i]); ok {
 			t.Errorf("%d of %d bytes are whole", i, len(whole))
 		}
 		for bit := range 8 {
 			bad := slices.Clone(whole)
 			bad[i] ^= 1 << bit
-			if _, _, ok := CutFrame(slices.Concat(bad, whole)); ok {
+			if _, _, ok := state.CutFrame(slices.Concat(bad, whole)); ok {
 				t.Errorf("byte %d is wrong, and nobody notices", i)
 			}
 		}
 	}
-	records, rest, ok := CutFrame(append(whole, 1, 2))
+	records, rest, ok := state.CutFrame(append(whole, 1, 2))
 	if !ok || string(records) != "some records" || len(rest) != 2 {
 		t.Errorf("%q, %v, %t", records, rest, ok)
 	}
-	if _, _, ok := CutFrame(make([]byte, 100)); ok {
+	if _, _, ok := state.CutFrame(make([]byte, 100)); ok {
 		t.Error("zeros are a frame")
 	}
 }
@@ -529,7 +426,7 @@ func TestFrames(t *testing.T) {
 // recordsIn returns the records of all frames.
 func recordsIn(b []byte) (all []byte) {
 	for {
-		records, rest, ok := CutFrame(b)
+		records, rest, ok := state.CutFrame(b)
 		if !ok {
 			return all
 		}
@@ -540,24 +437,24 @@ func recordsIn(b []byte) (all []byte) {
 // Whatever a log says, it is refused, or keeps the invariants.
 func FuzzReplay(f *testing.F) {
 	w, n, _, lock := busyWorld(f)
-	f.Add(w.logged.bytes[frameHeader:])
+	f.Add(recordsIn(w.logged.bytes))
 	w.logged.bytes = nil
 	_, _ = w.Unlock(n.c, lock, file1(1), 5, 5)
-	w.want(w.Evict(n.c.ID()), OK)
+	w.want(w.Evict(n.c.ID()), state.OK)
 	w.crash()
 	f.Add(recordsIn(w.logged.bytes))
-	f.Add(recordsIn(w.save(LockFree{ClientID: n.c.ID(), File: file1(1), Owner: "l"})))
+	f.Add(recordsIn(w.save(state.LockFree{ClientID: n.c.ID(), File: file1(1), Owner: "l"})))
 	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if records, rest, ok := CutFrame(b); ok && frameHeader+len(records)+len(rest) != len(b) {
+		if records, rest, ok := state.CutFrame(b); ok && len(state.AppendFrame(nil, records))+len(rest) != len(b) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
 		}
-		w := newWorld(t, Limits{})
-		p := NewReplay(w.config(), decodeCallback, nil)
+		w := newWorld(t, state.Limits{})
+		p := state.NewReplay(w.config(), decodeCallback, nil)
 		if p.Apply(b) != nil {
 			return
 		}
-		if err := p.s.check(); err != nil {
+		if err := p.SaysWhat(nil); err != nil {
 			t.Fatal(err)
 		}
 		left := p.Left()
@@ -568,14 +465,14 @@ func FuzzReplay(f *testing.F) {
 		w.State = s
 		w.startLog()
 		w.ok()
-		if !left || len(w.sessions.clients) == 0 && !w.grace.active { // which leaves nothing
+		if !left || len(w.Snapshot(0).Clients) == 0 && !w.InGrace() { // which leaves nothing
 			return
 		}
-		want := w.facts(true)
+		want := w.WhatIsLeft()
 		if err := w.restore(w.save(p.Notices()...), noFile); err != nil {
 			t.Fatal(err)
 		}
-		if err := differ(w.facts(true), want); err != nil {
+		if err := w.WhatIsLeft().Differs(want); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,30 +1,18 @@
-package state
+package state_test
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // copySomeThings goes on with the copy of the log, or begins one. It reports whether the copy is in the place of the log.
 func (w *world) copySomeThings(n int) (done bool) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.unlock()
-	var err error
-	if w.log.copy == nil {
-		err = w.newCopyLocked().begin()
-	}
-	p := w.log.copy
-	for ; n > 0 && err == nil && !done; n-- {
-		if !p.next() {
-			done, err = true, p.end()
-		}
-	}
-	if err == nil {
-		err = w.log.flush()
-	}
+	done, err := w.CopySome(n)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -33,17 +21,17 @@ func (w *world) copySomeThings(n int) (done bool) {
 
 // A log has several frames, and says what there is.
 func TestLogReplaced(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	for i := range 1000 {
 		id := n.mustOpen(fmt.Sprint("o", i), i%3)
 		_, _, e := n.lock(id, "\x00l", i%3, i%2 == 0, uint64(4*i), 2)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		_, _, e = n.lock(id, "\x00l", i%3, false, toEOF-uint64(4*i)-8, 2)
-		w.want(e, OK)
+		w.want(e, state.OK)
 	}
 	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	<-w.LogGrown()
 	if err := w.CopyLog(); err != nil {
 		t.Error(err)
@@ -64,84 +52,91 @@ func TestLogCopy(t *testing.T) {
 	type scene struct {
 		*world
 		node, waiter *node
-		opens, locks []Stateid
+		renewAll     func()
+		opens, locks []state.Stateid
 	}
 	begin := func(t *testing.T) *scene {
-		w := newWorld(t, Limits{})
+		w := newWorld(t, state.Limits{})
 		s := &scene{world: w, node: w.ready("node", 1), waiter: w.ready("waiter", 1)}
-		w.ready("third", 1)
-		if _, e := w.exchange("unconfirmed", 1); e != OK {
+		third := w.ready("third", 1)
+		s.renewAll = func() {
+			for _, n := range []*node{s.node, s.waiter, third} {
+				_, e := n.renew()
+				w.want(e, state.OK)
+			}
+		}
+		if _, e := w.exchange("unconfirmed", 1); e != state.OK {
 			t.Fatal(e)
 		}
 		for f := range 3 {
 			s.opens = append(s.opens, s.node.mustOpen("o", f))
 			for l := range 2 {
 				id, _, e := s.node.lock(s.opens[f], fmt.Sprint("l", l), f, true, uint64(10*l), 5)
-				w.want(e, OK)
+				w.want(e, state.OK)
 				s.locks = append(s.locks, id)
 			}
 			id := s.waiter.mustOpen("o", f)
 			for l := range 2 {
 				_, _, e := s.waiter.lock(id, fmt.Sprint("l", l), f, true, uint64(10*l), 5)
-				w.want(e, ErrDenied)
+				w.want(e, state.ErrDenied)
 			}
 		}
 		return s
 	}
 	for name, do := range map[string]func(s *scene){
 		"nothing": func(*scene) {},
-		"CLOSE":   func(s *scene) { s.want(s.Close(s.node.c, s.opens[1], file1(1)), OK) },
+		"CLOSE":   func(s *scene) { s.want(s.Close(s.node.c, s.opens[1], file1(1)), state.OK) },
 		"OPEN":    func(s *scene) { s.node.mustOpen("new", 4) },
 		"OPEN again": func(s *scene) {
-			_, e := s.node.open("o", 1, Read, Write)
-			s.want(e, ErrShareDenied)
+			_, e := s.node.open("o", 1, state.Read, state.Write)
+			s.want(e, state.ErrShareDenied)
 			s.node.mustOpen("o", 1)
 		},
-		"OPEN and CLOSE": func(s *scene) { s.want(s.Close(s.node.c, s.node.mustOpen("new", 4), file1(4)), OK) },
+		"OPEN and CLOSE": func(s *scene) { s.want(s.Close(s.node.c, s.node.mustOpen("new", 4), file1(4)), state.OK) },
 		"OPEN_DOWNGRADE": func(s *scene) {
-			id, e := s.node.open("o", 1, Read, 0)
-			s.want(e, OK)
-			_, e = s.Downgrade(s.node.c, id, file1(1), Read, 0)
-			s.want(e, OK)
+			id, e := s.node.open("o", 1, state.Read, 0)
+			s.want(e, state.OK)
+			_, e = s.Downgrade(s.node.c, id, file1(1), state.Read, 0)
+			s.want(e, state.OK)
 		},
 		"LOCK": func(s *scene) {
 			for f := range 3 {
 				_, _, e := s.node.lock(s.opens[f], "l0", f, true, 100, 5)
-				s.want(e, OK)
+				s.want(e, state.OK)
 				_, _, e = s.node.lock(s.opens[f], "new", f, true, 200, 5)
-				s.want(e, OK)
+				s.want(e, state.OK)
 			}
 		},
 		"LOCKU": func(s *scene) {
 			for i, id := range s.locks {
 				_, e := s.Unlock(s.node.c, id, file1(i/2), 0, 12)
-				s.want(e, OK)
+				s.want(e, state.OK)
 			}
 		},
 		"FREE_STATEID": func(s *scene) {
 			for i, id := range s.locks {
 				id, e := s.Unlock(s.node.c, id, file1(i/2), 0, toEOF)
-				s.want(e, OK)
-				s.want(s.FreeStateid(s.node.c, id), OK)
+				s.want(e, state.OK)
+				s.want(s.FreeStateid(s.node.c, id), state.OK)
 			}
 		},
-		"an eviction":                func(s *scene) { s.want(s.Evict(s.node.c.ID()), OK) },
-		"an eviction of who waits":   func(s *scene) { s.want(s.Evict(s.waiter.c.ID()), OK) },
+		"an eviction":                func(s *scene) { s.want(s.Evict(s.node.c.ID()), state.OK) },
+		"an eviction of who waits":   func(s *scene) { s.want(s.Evict(s.waiter.c.ID()), state.OK) },
 		"a restart":                  func(s *scene) { s.ready("node", 2).mustOpen("o", 1) },
 		"a new client":               func(s *scene) { s.ready("new", 1).mustOpen("o", 1) },
 		"a client that is confirmed": func(s *scene) { s.ready("unconfirmed", 1).mustOpen("o", 1) },
 		"a wait": func(s *scene) {
 			id := s.waiter.mustOpen("o", 1)
 			_, _, e := s.waiter.lock(id, "new", 1, true, 0, toEOF)
-			s.want(e, ErrDenied)
+			s.want(e, state.ErrDenied)
 		},
 		"a wait of a file that had none": func(s *scene) {
 			_, _, e := s.node.lock(s.node.mustOpen("o", 5), "l", 5, true, 0, toEOF)
-			s.want(e, OK)
+			s.want(e, state.OK)
 			_, _, e = s.waiter.lock(s.waiter.mustOpen("o", 5), "l", 5, true, 0, toEOF)
-			s.want(e, ErrDenied)
+			s.want(e, state.ErrDenied)
 		},
-		"the end of all waits": func(s *scene) { s.pass(2 * waitFor); s.renewAll(); s.Expire() },
+		"the end of all waits": func(s *scene) { s.pass(2 * state.WaitFor); s.renewAll(); s.Expire() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := 0; ; at++ {
@@ -153,15 +148,11 @@ func TestLogCopy(t *testing.T) {
 						break
 					}
 				}
-				if s.log.copy != nil {
+				if _, copied := s.Logs(); copied {
 					t.Fatal("the copy does not end")
 				}
 				s.ok()
-				next := s.State.opens.next
 				s.dies()
-				if s.State.opens.next != next {
-					t.Fatalf("the number of the next stateid is after %d, was after %d", s.State.opens.next, next)
-				}
 				if over {
 					return
 				}
@@ -170,26 +161,19 @@ func TestLogCopy(t *testing.T) {
 	}
 }
 
-// renewAll renews all leases.
-func (w *world) renewAll() {
-	for _, c := range w.sessions.clients {
-		w.sessions.renewed(c, w.now)
-	}
-}
-
 // A process that dies in the grace period, after the log was copied in it.
 func TestLogCopyGrace(t *testing.T) {
 	for at := 0; ; at++ {
-		w := newWorld(t, Limits{})
+		w := newWorld(t, state.Limits{})
 		for i := range 3 {
 			w.ready(fmt.Sprint("node", i), 1).mustOpen("o", i)
 		}
 		w.crash()
 		over := w.copySomeThings(at)
 		n := w.join("node1", 1)
-		w.want(w.ReclaimComplete(n.c, false), OK)
+		w.want(w.ReclaimComplete(n.c, false), state.OK)
 		n = w.join("node2", 1)
-		w.want(w.Evict(n.c.ID()), OK)
+		w.want(w.Evict(n.c.ID()), state.OK)
 		for !over && !w.copySomeThings(1) {
 		}
 		w.ok()
@@ -211,17 +195,17 @@ func TestLogCopyFails(t *testing.T) {
 		do     func(w *world) error
 	}{
 		{"begin", 0, func(w *world) error {
-			w.log.long = true
+			for i := 0; len(w.LogGrown()) == 0; i++ {
+				w.ready(fmt.Sprint("long", i), 1)
+			}
 			return w.CopyLog()
 		}},
 		{"a step", 1, func(w *world) error {
-			w.mu.Lock()
-			defer w.unlock()
-			_, err := w.log.copy.step()
+			_, err := w.StepOfCopy()()
 			return err
 		}},
 		{"a call", 3, func(w *world) error {
-			w.ready(fmt.Sprint("new", len(w.sessions.list)), 1)
+			w.ready(fmt.Sprint("new", len(w.Snapshot(0).Clients)), 1)
 			return io.ErrShortWrite
 		}},
 	} {
@@ -236,8 +220,8 @@ func TestLogCopyFails(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 				w.logged.copyErr = nil
-				if w.log.out == nil || w.log.copy != nil || w.log.long {
-					t.Errorf("log %v, copy %v, long %t", w.log.out, w.log.copy, w.log.long)
+				if written, copied := w.Logs(); !written || copied {
+					t.Errorf("log %t, copy %t", written, copied)
 				}
 				n.mustOpen("after", 7)
 				w.ok()
@@ -254,15 +238,13 @@ func TestLogCopyFails(t *testing.T) {
 func TestLogFailsMeanwhile(t *testing.T) {
 	w, n, _, _ := busyWorld(t)
 	w.copySomeThings(1)
-	p := w.log.copy
+	step := w.StepOfCopy()
 	w.logged.err = io.ErrShortWrite
 	n.mustOpen("after", 7)
-	if w.log.out != nil || w.log.copy != nil {
+	if written, copied := w.Logs(); written || copied {
 		t.Error("the log is used still")
 	}
-	w.mu.Lock()
-	more, err := p.step()
-	w.unlock()
+	more, err := step()
 	if more || err != nil {
 		t.Errorf("the copy goes on: %t, %v", more, err)
 	}

@@ -1,9 +1,11 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 func heapBytes() int {
@@ -19,9 +21,9 @@ func TestMemory(t *testing.T) {
 	const n = 20_000
 	// Linux's names of open and lock owners have 28 and 20 bytes.
 	owner := func(i int) []byte { return fmt.Appendf(nil, "open id:%020d", i) }
-	w := newWorld(t, Limits{}).unlogged()
+	w := newWorld(t, state.Limits{}).unlogged()
 	c := w.ready("o", 1)
-	file := func(i int) (k FileKey) {
+	file := func(i int) (k state.FileKey) {
 		k = file1(1)
 		k.ID[1], k.ID[2], k.ID[3] = byte(i), byte(i>>8), byte(i>>16)
 		return k
@@ -37,38 +39,38 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s has %d bytes, want less than %d", what, got, limit)
 		}
 	}
-	ids := make([]Stateid, n)
+	ids := make([]state.Stateid, n)
 	each("an open of a file of its own", 1024, func(i int) {
-		id, _, e := w.Open(c.c, OpenArgs{Owner: owner(i), File: file(i), Access: Both})
-		w.want(e, OK)
+		id, _, e := w.Open(c.c, state.OpenArgs{Owner: owner(i), File: file(i), Access: state.Both})
+		w.want(e, state.OK)
 		ids[i] = id
 	})
 	each("a lock of an owner of its own", 360, func(i int) {
-		_, _, e := w.Lock(c.c, LockArgs{
+		_, _, e := w.Lock(c.c, state.LockArgs{
 			Stateid: ids[i], NewOwner: true, Owner: owner(i)[:20], File: file(i), Write: true, Length: 1,
 		})
-		w.want(e, OK)
+		w.want(e, state.OK)
 	})
 	other := w.ready("other", 1)
-	id, _, e := w.Open(other.c, OpenArgs{Owner: []byte("x"), File: file1(2), Access: Both})
-	w.want(e, OK)
+	id, _, e := w.Open(other.c, state.OpenArgs{Owner: []byte("x"), File: file1(2), Access: state.Both})
+	w.want(e, state.OK)
 	lock, _, e := other.lock(id, "l", 2, true, 0, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	before := heapBytes()
-	ranges := w.cfg.Limits.Ranges - 1
+	ranges := w.LimitsOf().Ranges - 1
 	for i := range ranges {
-		_, _, e := w.Lock(other.c, LockArgs{
-			Stateid: Stateid{Other: lock.Other}, File: file1(2), Write: true, Offset: uint64(2*i + 2), Length: 1,
+		_, _, e := w.Lock(other.c, state.LockArgs{
+			Stateid: state.Stateid{Other: lock.Other}, File: file1(2), Write: true, Offset: uint64(2*i + 2), Length: 1,
 		})
-		w.want(e, OK)
+		w.want(e, state.OK)
 	}
 	got := (heapBytes() - before) / ranges
 	t.Logf("another range of an owner: %d bytes", got)
 	if got >= 200 {
 		t.Errorf("another range of an owner has %d bytes", got)
 	}
-	w.want(w.Evict(c.c.ID()), OK)
-	w.want(w.Evict(other.c.ID()), OK)
+	w.want(w.Evict(c.c.ID()), state.OK)
+	w.want(w.Evict(other.c.ID()), state.OK)
 	before = heapBytes()
 	const clients = 2000
 	for i := range clients {
@@ -80,27 +82,27 @@ func TestMemory(t *testing.T) {
 
 // The calls of a READ or WRITE allocate nothing.
 func TestAllocations(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
 	h := newHeld(t)
-	id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Descriptor: h})
-	w.want(e, OK)
+	id, _, e := w.Open(n.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Descriptor: h})
+	w.want(e, state.OK)
 	lock, _, e := n.lock(id, "l", 1, true, 0, 10)
-	w.want(e, OK)
-	conns := []Conn{n.conn, newConn("2"), newConn("3")}
+	w.want(e, state.OK)
+	conns := []state.Conn{n.conn, newConn("2"), newConn("3")}
 	seq := uint32(0)
 	compound := func() {
-		r, e := w.Sequence(SequenceArgs{
+		r, e := w.Sequence(state.SequenceArgs{
 			Session: n.session, Seq: seq + 1, Digest: 1, Ops: 3, Size: 200, Conn: conns[seq%3],
 		})
 		seq++
-		w.want(e, OK)
-		for _, id := range []Stateid{id, lock} {
-			held, e := w.Check(r.Slot.Client(), id, file1(1), Write)
-			w.want(e, OK)
+		w.want(e, state.OK)
+		for _, id := range []state.Stateid{id, lock} {
+			held, e := w.Check(r.Slot.Client(), id, file1(1), state.Write)
+			w.want(e, state.OK)
 			held.Release()
 		}
-		if w.Denies(file1(1), Write) || w.CheckSpecial(Anonymous, file1(1), Read) != OK {
+		if w.Denies(file1(1), state.Write) || w.CheckSpecial(state.Anonymous, file1(1), state.Read) != state.OK {
 			t.Error("denied")
 		}
 		r.Slot.Done(nil, false)
@@ -114,8 +116,8 @@ func TestAllocations(t *testing.T) {
 	reply := make([]byte, 200)
 	cached := func() {
 		seq++
-		r, e := w.Sequence(SequenceArgs{Session: n.session, Seq: seq, Ops: 3, Size: 200, Conn: n.conn})
-		w.want(e, OK)
+		r, e := w.Sequence(state.SequenceArgs{Session: n.session, Seq: seq, Ops: 3, Size: 200, Conn: n.conn})
+		w.want(e, state.OK)
 		r.Slot.Done(reply, true)
 	}
 	cached()
@@ -126,7 +128,7 @@ func TestAllocations(t *testing.T) {
 
 // BenchmarkRead is what a READ asks of State, by as many clients as processors.
 func BenchmarkRead(b *testing.B) {
-	s := New(Config{Lease: lease, Boot: 1})
+	s := state.New(state.Config{Lease: lease, Boot: 1})
 	b.RunParallel(func(pb *testing.PB) {
 		w := &world{State: s, t: b}
 		n := w.ready(fmt.Sprintf("%p", pb), 1)
@@ -134,8 +136,8 @@ func BenchmarkRead(b *testing.B) {
 		seq := uint32(0)
 		for pb.Next() {
 			seq++
-			r, _ := s.Sequence(SequenceArgs{Session: n.session, Seq: seq, Ops: 3, Size: 200, Conn: n.conn})
-			_, _ = s.Check(n.c, id, file1(1), Read)
+			r, _ := s.Sequence(state.SequenceArgs{Session: n.session, Seq: seq, Ops: 3, Size: 200, Conn: n.conn})
+			_, _ = s.Check(n.c, id, file1(1), state.Read)
 			r.Slot.Done(nil, false)
 		}
 	})

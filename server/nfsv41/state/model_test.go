@@ -1,6 +1,10 @@
-package state
+package state_test
 
-import "time"
+import (
+	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
 
 // model is a simple specification of State: lists that are searched from one end to
 // the other, every byte of a lock by itself. TestModel compares the two.
@@ -22,20 +26,20 @@ type mClient struct {
 	id        uint64
 	owner     string
 	verifier  uint64
-	principal Principal
+	principal state.Principal
 	confirmed bool
 	complete  bool
 	seen      time.Time
 	returning bool
 	createSeq uint32
-	created   *CreateSessionResult
+	created   *state.CreateSessionResult
 	uncertain bool // whether it has the reply to its last CREATE_SESSION
 	settles   time.Time
 	sessions  []*mSession
 }
 
 type mSession struct {
-	id    SessionID
+	id    state.SessionID
 	slots []mSlot
 }
 
@@ -52,19 +56,19 @@ type mOpen struct {
 	client *mClient
 	owner  string
 	file   int
-	id     Stateid
-	shares [][2]Access // one for each OPEN that is in effect
+	id     state.Stateid
+	shares [][2]state.Access // one for each OPEN that is in effect
 	locks  []*mLocks
 	// unanswered is what the last OPEN was for, if its reply may be lost.
-	unanswered [2]Access
-	repeatable [2]Access
+	unanswered [2]state.Access
+	repeatable [2]state.Access
 	uncertain  bool // whether the client knows the seqid
 }
 
 type mLocks struct {
 	open  *mOpen
 	owner string
-	id    Stateid
+	id    state.Stateid
 	cells [cells]byte // 0, 'r', 'w'
 
 	uncertain bool
@@ -112,7 +116,7 @@ func (m *model) find(owner string, confirmed bool) *mClient {
 func (m *model) silent(c *mClient) bool {
 	limit := lease
 	if c.returning {
-		limit *= returnLeases
+		limit *= state.ReturnLeases
 	}
 	return m.now.Sub(c.seen) > limit
 }
@@ -162,49 +166,49 @@ func (m *model) dismiss(c *mClient) {
 }
 
 // The nine cases of RFC 8881 section 18.35.4, and whether there will be a new record.
-func (m *model) exchange(owner string, v uint64, p Principal, update bool) (isNew bool, e Error) {
+func (m *model) exchange(owner string, v uint64, p state.Principal, update bool) (isNew bool, e state.Error) {
 	c := m.find(owner, true)
 	if update {
 		switch {
 		case c == nil:
-			return false, ErrNoEnt
+			return false, state.ErrNoEnt
 		case c.verifier != v:
-			return false, ErrNotSame
+			return false, state.ErrNotSame
 		case c.principal != p:
-			return false, ErrPerm
+			return false, state.ErrPerm
 		}
-		return false, OK
+		return false, state.OK
 	}
 	if c != nil && c.principal != p {
 		if (len(m.opensOf(c)) > 0 || len(c.sessions) > 0) && !m.silent(c) {
-			return false, ErrClidInUse
+			return false, state.ErrClidInUse
 		}
 		m.remove(c)
 		c = nil
 	}
 	if c != nil && c.verifier == v {
-		return false, OK
+		return false, state.OK
 	}
 	if u := m.find(owner, false); u != nil {
 		m.remove(u)
 	}
-	return true, OK
+	return true, state.OK
 }
 
-func (m *model) mayGrant(c *mClient, reclaim bool) Error {
+func (m *model) mayGrant(c *mClient, reclaim bool) state.Error {
 	if reclaim {
 		if m.grace == nil || c.complete || !m.grace.awaited[c.owner] {
-			return ErrNoGrace
+			return state.ErrNoGrace
 		}
-		return OK
+		return state.OK
 	}
 	if m.grace != nil || !c.complete {
-		return ErrGrace
+		return state.ErrGrace
 	}
-	return OK
+	return state.OK
 }
 
-func (o *mOpen) share() (access, deny Access) {
+func (o *mOpen) share() (access, deny state.Access) {
 	for _, s := range o.shares {
 		access |= s[0]
 		deny |= s[1]
@@ -214,7 +218,7 @@ func (o *mOpen) share() (access, deny Access) {
 
 // denied says whether an open of the file is in the way; silent clients go if
 // nobody else is.
-func (m *model) denied(file int, access, deny Access) bool {
+func (m *model) denied(file int, access, deny state.Access) bool {
 	var losers []*mClient
 	for _, o := range m.opens {
 		a, d := o.share()
@@ -241,18 +245,18 @@ func (m *model) openOf(c *mClient, owner string, file int) *mOpen {
 	return nil
 }
 
-func (m *model) open(c *mClient, owner string, file int, access, deny Access, reclaim bool) Error {
+func (m *model) open(c *mClient, owner string, file int, access, deny state.Access, reclaim bool) state.Error {
 	if access == 0 || access > 3 || deny > 3 {
-		return ErrInval
+		return state.ErrInval
 	}
-	if e := m.mayGrant(c, reclaim); e != OK {
+	if e := m.mayGrant(c, reclaim); e != state.OK {
 		return e
 	}
 	if m.denied(file, access, deny) {
 		if reclaim {
-			return ErrReclaimConflict
+			return state.ErrReclaimConflict
 		}
-		return ErrShareDenied
+		return state.ErrShareDenied
 	}
 	m.tracking[c.id] = c.owner
 	o := m.openOf(c, owner, file)
@@ -260,18 +264,18 @@ func (m *model) open(c *mClient, owner string, file int, access, deny Access, re
 		o = &mOpen{client: c, owner: owner, file: file}
 		m.opens = append(m.opens, o)
 	}
-	if o.repeatable != [2]Access{access, deny} {
-		o.shares = append(o.shares, [2]Access{access, deny})
+	if o.repeatable != [2]state.Access{access, deny} {
+		o.shares = append(o.shares, [2]state.Access{access, deny})
 		o.id.Seqid++
 		o.uncertain = false
 	}
-	o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
-	return OK
+	o.repeatable, o.unanswered = [2]state.Access{}, [2]state.Access{}
+	return state.OK
 }
 
-func (m *model) downgrade(o *mOpen, access, deny Access) Error {
+func (m *model) downgrade(o *mOpen, access, deny state.Access) state.Error {
 	if access == 0 || access > 3 || deny > 3 {
-		return ErrInval
+		return state.ErrInval
 	}
 	var left mOpen
 	for _, s := range o.shares {
@@ -280,12 +284,12 @@ func (m *model) downgrade(o *mOpen, access, deny Access) Error {
 		}
 	}
 	if a, d := left.share(); a != access || d != deny {
-		return ErrInval
+		return state.ErrInval
 	}
 	o.shares = left.shares
 	o.id.Seqid++
-	o.uncertain, o.repeatable, o.unanswered = false, [2]Access{}, [2]Access{}
-	return OK
+	o.uncertain, o.repeatable, o.unanswered = false, [2]state.Access{}, [2]state.Access{}
+	return state.OK
 }
 
 // excluded says whether another owner's lock is in the way of cells i to j; silent
@@ -315,22 +319,22 @@ func (m *model) excluded(c *mClient, owner string, file, i, j int, write, take b
 	return false
 }
 
-func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim bool) (*mLocks, Error) {
-	need, cell := Read, byte('r')
+func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim bool) (*mLocks, state.Error) {
+	need, cell := state.Read, byte('r')
 	if write {
-		need, cell = Write, 'w'
+		need, cell = state.Write, 'w'
 	}
 	if a, _ := o.share(); a&need == 0 {
-		return nil, ErrOpenMode
+		return nil, state.ErrOpenMode
 	}
-	if e := m.mayGrant(o.client, reclaim); e != OK {
+	if e := m.mayGrant(o.client, reclaim); e != state.OK {
 		return nil, e
 	}
 	if m.excluded(o.client, owner, o.file, i, j, write, true) {
 		if reclaim {
-			return nil, ErrReclaimConflict
+			return nil, state.ErrReclaimConflict
 		}
-		return nil, ErrDenied
+		return nil, state.ErrDenied
 	}
 	for _, known := range o.locks {
 		if known.owner == owner {
@@ -346,7 +350,7 @@ func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim
 	}
 	l.id.Seqid++
 	l.uncertain = false
-	return l, OK
+	return l, state.OK
 }
 
 func (m *model) endGrace() {
@@ -411,7 +415,7 @@ func (m *model) dies() {
 }
 
 func (o *mOpen) notRepeated() {
-	if o.repeatable != [2]Access{} {
-		o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
+	if o.repeatable != [2]state.Access{} {
+		o.repeatable, o.unanswered = [2]state.Access{}, [2]state.Access{}
 	}
 }

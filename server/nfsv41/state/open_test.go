@@ -1,45 +1,47 @@
-package state
+package state_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // An open's seqid goes up by one with each OPEN and OPEN_DOWNGRADE, and its
 // descriptors live as long as what they are for.
 func TestUpgradeAndDowngrade(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	open := func(a Access, h Descriptor) Stateid {
+	open := func(a state.Access, h state.Descriptor) state.Stateid {
 		t.Helper()
-		id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: a, Descriptor: h})
-		w.want(e, OK)
+		id, _, e := w.Open(n.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: a, Descriptor: h})
+		w.want(e, state.OK)
 		w.ok()
 		return id
 	}
-	check := func(id Stateid, a Access, want *fakeHeld) {
+	check := func(id state.Stateid, a state.Access, want *fakeHeld) {
 		t.Helper()
 		h, e := w.Check(n.c, id, file1(1), a)
 		if want == nil {
-			w.want(e, ErrOpenMode)
+			w.want(e, state.ErrOpenMode)
 			return
 		}
-		w.want(e, OK)
+		w.want(e, state.OK)
 		if h != want {
 			t.Error("Check returned another descriptor")
 		}
 		h.Release()
 	}
 	reads, writes, both := newHeld(t), newHeld(t), newHeld(t)
-	id := open(Read, reads)
-	check(id, Read, reads)
-	check(id, Write, nil)
-	id = open(Write, writes)
-	check(id, Read, reads)
-	check(id, Write, writes)
-	check(id, Both, writes)
-	id = open(Both, both)
+	id := open(state.Read, reads)
+	check(id, state.Read, reads)
+	check(id, state.Write, nil)
+	id = open(state.Write, writes)
+	check(id, state.Read, reads)
+	check(id, state.Write, writes)
+	check(id, state.Both, writes)
+	id = open(state.Both, both)
 	if id.Seqid != 3 {
 		t.Errorf("seqid is %d after three OPENs", id.Seqid)
 	}
@@ -48,49 +50,49 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	}
 	old := id
 	old.Seqid--
-	_, e := w.Check(n.c, old, file1(1), Read)
-	w.want(e, ErrOldStateid)
+	_, e := w.Check(n.c, old, file1(1), state.Read)
+	w.want(e, state.ErrOldStateid)
 	old.Seqid += 2
-	_, e = w.Check(n.c, old, file1(1), Read)
-	w.want(e, ErrBadStateid)
+	_, e = w.Check(n.c, old, file1(1), state.Read)
+	w.want(e, state.ErrBadStateid)
 
-	id, e = w.Downgrade(n.c, id, file1(1), Write, 0)
-	w.want(e, OK)
+	id, e = w.Downgrade(n.c, id, file1(1), state.Write, 0)
+	w.want(e, state.OK)
 	w.ok()
 	if id.Seqid != 4 || reads.users.Load() != 0 {
 		t.Errorf("seqid %d, %d users", id.Seqid, reads.users.Load())
 	}
-	_, e = w.Downgrade(n.c, id, file1(1), Both, 0)
-	w.want(e, ErrInval)
-	check(id, Write, writes)
-	check(id, Read, nil)
+	_, e = w.Downgrade(n.c, id, file1(1), state.Both, 0)
+	w.want(e, state.ErrInval)
+	check(id, state.Write, writes)
+	check(id, state.Read, nil)
 
 	// A descriptor that is in use outlives the open.
-	h, e := w.Check(n.c, id, file1(1), Write)
-	w.want(e, OK)
-	w.want(w.Close(n.c, id, file1(1)), OK)
+	h, e := w.Check(n.c, id, file1(1), state.Write)
+	w.want(e, state.OK)
+	w.want(w.Close(n.c, id, file1(1)), state.OK)
 	w.ok()
 	if writes.users.Load() != 1 {
 		t.Errorf("%d users", writes.users.Load())
 	}
 	h.Release()
-	w.want(w.Close(n.c, id, file1(1)), ErrBadStateid)
-	w.want(w.Close(n.c, Invalid, file1(1)), ErrBadStateid)
+	w.want(w.Close(n.c, id, file1(1)), state.ErrBadStateid)
+	w.want(w.Close(n.c, state.Invalid, file1(1)), state.ErrBadStateid)
 }
 
 // OPEN_DOWNGRADE can only undo OPENs, RFC 8881 section 18.18.3.
 func TestDowngradeToWhatWasNotOpened(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	id, e := n.open("x", 1, Both, 0)
-	w.want(e, OK)
-	_, e = w.Downgrade(n.c, id, file1(1), Read, 0)
-	w.want(e, ErrInval)
-	_, e = n.open("x", 1, Read, 0)
-	w.want(e, OK)
+	id, e := n.open("x", 1, state.Both, 0)
+	w.want(e, state.OK)
+	_, e = w.Downgrade(n.c, id, file1(1), state.Read, 0)
+	w.want(e, state.ErrInval)
+	_, e = n.open("x", 1, state.Read, 0)
+	w.want(e, state.OK)
 	id.Seqid = 0
-	got, e := w.Downgrade(n.c, id, file1(1), Read, 0)
-	w.want(e, OK)
+	got, e := w.Downgrade(n.c, id, file1(1), state.Read, 0)
+	w.want(e, state.OK)
 	if got.Seqid != 3 {
 		t.Errorf("seqid is %d; one that failed must not count", got.Seqid)
 	}
@@ -99,33 +101,33 @@ func TestDowngradeToWhatWasNotOpened(t *testing.T) {
 func TestShareReservations(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
-		access, deny           Access
-		otherAccess, otherDeny Access
-		want                   Error
+		access, deny           state.Access
+		otherAccess, otherDeny state.Access
+		want                   state.Error
 	}{
-		{"none", Both, 0, Both, 0, OK},
-		{"denied write", Read, Write, Write, 0, ErrShareDenied},
-		{"denied write, reads", Read, Write, Read, 0, OK},
-		{"denied read", Write, Read, Read, 0, ErrShareDenied},
-		{"both deny write", Read, Write, Read, Write, OK},
-		{"denies what is open", Write, 0, Read, Write, ErrShareDenied},
-		{"denies nothing that is open", Read, 0, Read, Write, OK},
-		{"bad access", Read, 0, 0, 0, ErrInval},
-		{"bad deny", Read, 0, Read, 4, ErrInval},
+		{"none", state.Both, 0, state.Both, 0, state.OK},
+		{"denied write", state.Read, state.Write, state.Write, 0, state.ErrShareDenied},
+		{"denied write, reads", state.Read, state.Write, state.Read, 0, state.OK},
+		{"denied read", state.Write, state.Read, state.Read, 0, state.ErrShareDenied},
+		{"both deny write", state.Read, state.Write, state.Read, state.Write, state.OK},
+		{"denies what is open", state.Write, 0, state.Read, state.Write, state.ErrShareDenied},
+		{"denies nothing that is open", state.Read, 0, state.Read, state.Write, state.OK},
+		{"bad access", state.Read, 0, 0, 0, state.ErrInval},
+		{"bad deny", state.Read, 0, state.Read, 4, state.ErrInval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, Limits{})
+			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			_, e := a.open("x", 1, c.access, c.deny)
-			w.want(e, OK)
-			args := OpenArgs{Owner: []byte("x"), File: file1(1), Access: c.otherAccess, Deny: c.otherDeny}
+			w.want(e, state.OK)
+			args := state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: c.otherAccess, Deny: c.otherDeny}
 			w.want(w.MayOpen(b.c, args), c.want)
 			h := newHeld(t)
 			args.Descriptor = h
 			_, _, e = w.Open(b.c, args)
 			w.want(e, c.want)
 			w.ok()
-			if e != OK && h.users.Load() != 1 {
+			if e != state.OK && h.users.Load() != 1 {
 				t.Error("an OPEN that failed took the descriptor")
 			}
 		})
@@ -134,35 +136,35 @@ func TestShareReservations(t *testing.T) {
 
 // READ and WRITE without an open, and those of version 3, respect what is denied.
 func TestDeniedWithoutOpen(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	if w.Denies(file1(1), Both) {
+	if w.Denies(file1(1), state.Both) {
 		t.Error("denied by nobody")
 	}
-	id, e := n.open("x", 1, Both, Both)
-	w.want(e, OK)
+	id, e := n.open("x", 1, state.Both, state.Both)
+	w.want(e, state.OK)
 	for _, c := range []struct {
-		id     Stateid
+		id     state.Stateid
 		file   int
-		access Access
-		want   Error
+		access state.Access
+		want   state.Error
 	}{
-		{Anonymous, 1, Read, ErrLocked},
-		{Anonymous, 1, Write, ErrLocked},
-		{Anonymous, 2, Both, OK},
-		{Bypass, 1, Read, OK},
-		{Bypass, 1, Write, ErrLocked},
-		{Current, 1, Read, ErrBadStateid},
-		{Invalid, 1, Read, ErrBadStateid},
-		{id, 1, Read, ErrBadStateid},
+		{state.Anonymous, 1, state.Read, state.ErrLocked},
+		{state.Anonymous, 1, state.Write, state.ErrLocked},
+		{state.Anonymous, 2, state.Both, state.OK},
+		{state.Bypass, 1, state.Read, state.OK},
+		{state.Bypass, 1, state.Write, state.ErrLocked},
+		{state.Current, 1, state.Read, state.ErrBadStateid},
+		{state.Invalid, 1, state.Read, state.ErrBadStateid},
+		{id, 1, state.Read, state.ErrBadStateid},
 	} {
 		w.want(w.CheckSpecial(c.id, file1(c.file), c.access), c.want)
 	}
-	if !w.Denies(file1(1), Write) || w.Denies(file1(2), Write) {
+	if !w.Denies(file1(1), state.Write) || w.Denies(file1(2), state.Write) {
 		t.Error("Denies says the wrong thing")
 	}
 	w.pass(lease + 1) // nobody keeps others away who doesn't answer
-	if w.Denies(file1(1), Write) {
+	if w.Denies(file1(1), state.Write) {
 		t.Error("denied by a client whose lease is over")
 	}
 	w.ok()
@@ -170,52 +172,52 @@ func TestDeniedWithoutOpen(t *testing.T) {
 
 // A stateid is of one client and one file, and one process.
 func TestForeignStateids(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	id := a.mustOpen("x", 1)
 	b.mustOpen("x", 1)
 	lock, _, e := a.lock(id, "l", 1, true, 0, 1)
-	w.want(e, OK)
-	for _, id := range []Stateid{id, lock, Anonymous, Bypass, Current, Invalid} {
-		_, e = w.Check(b.c, id, file1(1), Read)
-		w.want(e, ErrBadStateid)
-		w.want(w.Close(b.c, id, file1(1)), ErrBadStateid)
-		w.want(w.TestStateid(b.c, id), ErrBadStateid)
-		w.want(w.FreeStateid(b.c, id), ErrBadStateid)
+	w.want(e, state.OK)
+	for _, id := range []state.Stateid{id, lock, state.Anonymous, state.Bypass, state.Current, state.Invalid} {
+		_, e = w.Check(b.c, id, file1(1), state.Read)
+		w.want(e, state.ErrBadStateid)
+		w.want(w.Close(b.c, id, file1(1)), state.ErrBadStateid)
+		w.want(w.TestStateid(b.c, id), state.ErrBadStateid)
+		w.want(w.FreeStateid(b.c, id), state.ErrBadStateid)
 		_, e = w.Unlock(b.c, id, file1(1), 0, 1)
-		w.want(e, ErrBadStateid)
+		w.want(e, state.ErrBadStateid)
 		_, _, e = b.lock(id, "l", 1, true, 0, 1)
-		w.want(e, ErrBadStateid)
+		w.want(e, state.ErrBadStateid)
 	}
-	_, e = w.Check(a.c, id, file1(2), Read)
-	w.want(e, ErrBadStateid)
-	_, e = w.Check(a.c, lock, file1(1), Write) // a lock's stateid stands for its open
-	w.want(e, OK)
-	w.want(w.Close(a.c, lock, file1(1)), ErrBadStateid)
+	_, e = w.Check(a.c, id, file1(2), state.Read)
+	w.want(e, state.ErrBadStateid)
+	_, e = w.Check(a.c, lock, file1(1), state.Write) // a lock's stateid stands for its open
+	w.want(e, state.OK)
+	w.want(w.Close(a.c, lock, file1(1)), state.ErrBadStateid)
 
 	w.crash()
 	a = w.join("a", 1)
-	w.want(w.TestStateid(a.c, id), ErrBadStateid) // never STALE_STATEID
-	_, e = w.Check(a.c, id, file1(1), Read)
-	w.want(e, ErrBadStateid)
+	w.want(w.TestStateid(a.c, id), state.ErrBadStateid) // never STALE_STATEID
+	_, e = w.Check(a.c, id, file1(1), state.Read)
+	w.want(e, state.ErrBadStateid)
 }
 
 // No state is acknowledged before the client tracking has its client.
 func TestTrackingBeforeState(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
 	w.tracking.err = errors.New("disk")
-	_, e := n.open("x", 1, Read, 0)
-	w.want(e, ErrServerFault)
+	_, e := n.open("x", 1, state.Read, 0)
+	w.want(e, state.ErrServerFault)
 	w.ok()
 	w.tracking.err = nil
 	added := 0
-	w.tracking.before = func(bool, TrackedClient) {
+	w.tracking.before = func(bool, state.TrackedClient) {
 		added++
 		if w.Counts().Opens != 0 {
 			t.Error("the open is there before the client tracking is written")
 		}
-		w.want(w.Evict(n.c.ID()), ErrDelay)
+		w.want(w.Evict(n.c.ID()), state.ErrDelay)
 	}
 	n.mustOpen("x", 1)
 	n.mustOpen("x", 2)
@@ -225,26 +227,26 @@ func TestTrackingBeforeState(t *testing.T) {
 }
 
 func TestOpenLimits(t *testing.T) {
-	w := newWorld(t, Limits{Opens: 10, OwnerBytes: 3000})
+	w := newWorld(t, state.Limits{Opens: 10, OwnerBytes: 3000})
 	n, other := w.ready("o", 1), w.ready("other", 1)
-	var id Stateid
+	var id state.Stateid
 	for i := range 10 {
 		id = n.mustOpen("x", i)
 	}
-	_, e := n.open("x", 10, Read, 0)
-	w.want(e, ErrNoSpc)
+	_, e := n.open("x", 10, state.Read, 0)
+	w.want(e, state.ErrNoSpc)
 	n.mustOpen("x", 9) // it is open already
 	other.mustOpen("x", 10)
-	w.want(w.Close(n.c, Stateid{Other: id.Other}, file1(9)), OK)
-	_, e = n.open(strings.Repeat("x", OwnerMax+1), 1, Read, 0)
-	w.want(e, ErrInval)
-	_, e = n.open(strings.Repeat("x", OwnerMax), 9, Read, 0)
-	w.want(e, OK)
+	w.want(w.Close(n.c, state.Stateid{Other: id.Other}, file1(9)), state.OK)
+	_, e = n.open(strings.Repeat("x", state.OwnerMax+1), 1, state.Read, 0)
+	w.want(e, state.ErrInval)
+	_, e = n.open(strings.Repeat("x", state.OwnerMax), 9, state.Read, 0)
+	w.want(e, state.OK)
 	for i := range 2 {
-		_, e = other.open(strings.Repeat("x", OwnerMax-1), i, Read, 0)
-		w.want(e, OK)
+		_, e = other.open(strings.Repeat("x", state.OwnerMax-1), i, state.Read, 0)
+		w.want(e, state.OK)
 	}
-	_, e = other.open(strings.Repeat("x", OwnerMax), 3, Read, 0)
-	w.want(e, ErrNoSpc)
+	_, e = other.open(strings.Repeat("x", state.OwnerMax), 3, state.Read, 0)
+	w.want(e, state.ErrNoSpc)
 	w.ok()
 }

@@ -1,12 +1,14 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // operation does one operation of a client.
-func (r *runner) operation(c *Client, mc *mClient) {
+func (r *runner) operation(c *state.Client, mc *mClient) {
 	switch n := r.rand.IntN(20); {
 	case n < 2:
 		r.opReclaimComplete(c, mc)
@@ -27,11 +29,11 @@ func (r *runner) operation(c *Client, mc *mClient) {
 	}
 }
 
-func (r *runner) opReclaimComplete(c *Client, mc *mClient) {
+func (r *runner) opReclaimComplete(c *state.Client, mc *mClient) {
 	oneFS := mostly(r, false, true)
 	e := r.ReclaimComplete(c, oneFS)
-	r.same("reclaim complete", e, OKor(mc.complete && !oneFS, ErrCompleteAlready))
-	if e == OK && !oneFS {
+	r.same("reclaim complete", e, OKor(mc.complete && !oneFS, state.ErrCompleteAlready))
+	if e == state.OK && !oneFS {
 		mc.complete = true
 		if r.m.grace != nil && r.m.grace.awaited[mc.owner] {
 			r.m.grace.awaited[mc.owner] = false
@@ -42,13 +44,13 @@ func (r *runner) opReclaimComplete(c *Client, mc *mClient) {
 
 var fileOwners = []string{"", "o\x00", "o\x00\x00"}
 
-func (r *runner) opOpen(c *Client, mc *mClient) {
+func (r *runner) opOpen(c *state.Client, mc *mClient) {
 	owner, f := pick(r, fileOwners), r.rand.IntN(3)
-	access := mostly(r, Access(1+r.rand.IntN(3)), Access(r.rand.IntN(5)))
-	deny := mostly(r, 0, Access(r.rand.IntN(5)))
+	access := mostly(r, state.Access(1+r.rand.IntN(3)), state.Access(r.rand.IntN(5)))
+	deny := mostly(r, 0, state.Access(r.rand.IntN(5)))
 	reclaim := mostly(r, r.m.grace != nil && !mc.complete, r.m.grace == nil)
 	h := newHeld(r.t)
-	a := OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Descriptor: h}
+	a := state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Descriptor: h}
 	known := r.m.openOf(mc, owner, f) != nil
 	if r.rand.IntN(2) == 0 {
 		a.Slot = r.slot
@@ -56,13 +58,13 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	id, isNew, e := r.Open(c, a)
 	want := r.m.open(mc, owner, f, access, deny, reclaim)
 	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)
-	if e != OK {
+	if e != state.OK {
 		return
 	}
 	r.helds = append(r.helds, h)
 	o := r.m.openOf(mc, owner, f)
 	if a.Slot != nil {
-		o.unanswered = [2]Access{access, deny}
+		o.unanswered = [2]state.Access{access, deny}
 		r.mslot.opened, r.mslot.seqid = o, o.id.Seqid
 	}
 	if isNew == known {
@@ -70,7 +72,7 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	}
 	if isNew {
 		o.id.Other = id.Other
-		if slices.ContainsFunc(r.stale, func(old Stateid) bool { return old.Other == id.Other }) {
+		if slices.ContainsFunc(r.stale, func(old state.Stateid) bool { return old.Other == id.Other }) {
 			r.t.Fatalf("stateid %v comes a second time", id)
 		}
 	}
@@ -81,8 +83,8 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 }
 
 // someStateid returns a stateid of any time and any client, or near one.
-func (r *runner) someStateid(mc *mClient, locksOnly bool) Stateid {
-	var mine []Stateid
+func (r *runner) someStateid(mc *mClient, locksOnly bool) state.Stateid {
+	var mine []state.Stateid
 	for _, o := range r.m.opensOf(mc) {
 		if !locksOnly {
 			mine = append(mine, o.id)
@@ -109,7 +111,7 @@ func (r *runner) someStateid(mc *mClient, locksOnly bool) Stateid {
 }
 
 // find returns what a stateid stands for, and what is wrong with it.
-func (m *model) findStateid(mc *mClient, id Stateid, file int) (o *mOpen, l *mLocks, e Error) {
+func (m *model) findStateid(mc *mClient, id state.Stateid, file int) (o *mOpen, l *mLocks, e state.Error) {
 	var current uint32
 	uncertain := false
 	for _, mo := range m.opensOf(mc) {
@@ -124,24 +126,24 @@ func (m *model) findStateid(mc *mClient, id Stateid, file int) (o *mOpen, l *mLo
 	}
 	switch {
 	case o == nil, file >= 0 && o.file != file:
-		return nil, nil, ErrBadStateid
+		return nil, nil, state.ErrBadStateid
 	case id.Seqid == 0 || id.Seqid == current, uncertain && id.Seqid < current:
-		return o, l, OK
+		return o, l, state.OK
 	case id.Seqid < current:
-		return o, l, ErrOldStateid
+		return o, l, state.ErrOldStateid
 	}
-	return o, l, ErrBadStateid
+	return o, l, state.ErrBadStateid
 }
 
 // uses notes that a client has used the stateid of an open.
-func (o *mOpen) uses(id Stateid) {
+func (o *mOpen) uses(id state.Stateid) {
 	if id.Seqid == o.id.Seqid || o.id.Seqid == 1 {
 		o.notRepeated()
 	}
 }
 
 // aFile is mostly the one that the stateid is for.
-func (r *runner) aFile(mc *mClient, id Stateid) int {
+func (r *runner) aFile(mc *mClient, id state.Stateid) int {
 	o, _, _ := r.m.findStateid(mc, id, -1)
 	if o == nil {
 		return r.rand.IntN(3)
@@ -149,49 +151,49 @@ func (r *runner) aFile(mc *mClient, id Stateid) int {
 	return mostly(r, o.file, r.rand.IntN(3))
 }
 
-func (r *runner) opWithOpen(c *Client, mc *mClient) {
+func (r *runner) opWithOpen(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, false)
 	f := r.aFile(mc, id)
 	o, l, want := r.m.findStateid(mc, id, f)
 	if l != nil {
-		want = ErrBadStateid // it must be of an open
+		want = state.ErrBadStateid // it must be of an open
 	}
-	if want == OK {
+	if want == state.OK {
 		o.uses(id)
 	}
 	if r.rand.IntN(3) == 0 {
 		r.same("close", r.Close(c, id, file1(f)), want)
-		if want == OK {
+		if want == state.OK {
 			r.m.opens = without(r.m.opens, o)
 		}
 		return
 	}
-	access, deny := Access(1+r.rand.IntN(3)), mostly(r, 0, Access(r.rand.IntN(5)))
-	if want == OK {
+	access, deny := state.Access(1+r.rand.IntN(3)), mostly(r, 0, state.Access(r.rand.IntN(5)))
+	if want == state.OK {
 		want = r.m.downgrade(o, access, deny)
 	}
 	got, e := r.Downgrade(c, id, file1(f), access, deny)
 	r.same("downgrade", e, want)
-	if e == OK && got != o.id {
+	if e == state.OK && got != o.id {
 		r.t.Fatalf("stateid is %v, the model says %v", got, o.id)
 	}
 }
 
-func (r *runner) opCheck(c *Client, mc *mClient) {
+func (r *runner) opCheck(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, false)
-	f, access := r.aFile(mc, id), Access(1+r.rand.IntN(3))
+	f, access := r.aFile(mc, id), state.Access(1+r.rand.IntN(3))
 	o, l, want := r.m.findStateid(mc, id, f)
-	if want == OK {
+	if want == state.OK {
 		if l == nil {
 			o.uses(id)
 		}
 		if a, _ := o.share(); access&^a != 0 {
-			want = ErrOpenMode
+			want = state.ErrOpenMode
 		}
 	}
 	h, e := r.Check(c, id, file1(f), access)
 	r.same("check", e, want)
-	if e == OK {
+	if e == state.OK {
 		if h.(*fakeHeld).users.Load() < 2 {
 			r.t.Fatal("Check gave a descriptor that nobody has open")
 		}
@@ -201,14 +203,14 @@ func (r *runner) opCheck(c *Client, mc *mClient) {
 	r.same("test", r.TestStateid(c, id), want)
 }
 
-func (r *runner) opFree(c *Client, mc *mClient) {
+func (r *runner) opFree(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, r.rand.IntN(2) == 0)
 	o, l, want := r.m.findStateid(mc, id, -1)
 	free := false
 	switch {
-	case want == OK && (l == nil || l.cells != [cells]byte{}):
-		want = ErrLocksHeld
-	case want == OK:
+	case want == state.OK && (l == nil || l.cells != [cells]byte{}):
+		want = state.ErrLocksHeld
+	case want == state.OK:
 		free = true
 	}
 	r.same("free", r.FreeStateid(c, id), want)
@@ -218,7 +220,7 @@ func (r *runner) opFree(c *Client, mc *mClient) {
 }
 
 // aRange returns cells, and a range of them that may be wrong.
-func (r *runner) aRange() (i, j int, offset, length uint64, e Error) {
+func (r *runner) aRange() (i, j int, offset, length uint64, e state.Error) {
 	i, j = r.rand.IntN(cells), r.rand.IntN(cells)
 	if i > j {
 		i, j = j, i
@@ -234,20 +236,20 @@ func (r *runner) aRange() (i, j int, offset, length uint64, e Error) {
 	}
 	switch r.rand.IntN(30) {
 	case 0:
-		return i, j, offset, 0, ErrInval
+		return i, j, offset, 0, state.ErrInval
 	case 1:
 		if offset > 1 {
-			return i, j, offset, toEOF - offset + 1, ErrInval
+			return i, j, offset, toEOF - offset + 1, state.ErrInval
 		}
 	}
-	return i, j, offset, length, OK
+	return i, j, offset, length, state.OK
 }
 
-func (r *runner) opLock(c *Client, mc *mClient) {
+func (r *runner) opLock(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, false)
 	f := r.aFile(mc, id)
 	i, j, offset, length, bad := r.aRange()
-	a := LockArgs{
+	a := state.LockArgs{
 		File: file1(f), Write: r.rand.IntN(2) == 0, Offset: offset, Length: length,
 		Reclaim: mostly(r, r.m.grace != nil && !mc.complete, r.m.grace == nil),
 	}
@@ -259,22 +261,22 @@ func (r *runner) opLock(c *Client, mc *mClient) {
 		owner = l.owner
 	}
 	a.Stateid = id
-	if bad != OK {
+	if bad != state.OK {
 		want = bad
 	}
-	if want == OK && a.NewOwner {
+	if want == state.OK && a.NewOwner {
 		o.uses(id)
 	}
-	if want == OK {
+	if want == state.OK {
 		l, want = r.m.lock(o, l, owner, i, j, a.Write, a.Reclaim)
 	}
 	got, d, e := r.Lock(c, a)
 	r.same(fmt.Sprintf("lock reclaim=%t", a.Reclaim), e, want)
 	switch e {
-	case OK:
+	case state.OK:
 		if got.Seqid == 1 {
 			l.id.Other = got.Other
-			if slices.ContainsFunc(r.stale, func(old Stateid) bool { return old.Other == got.Other }) {
+			if slices.ContainsFunc(r.stale, func(old state.Stateid) bool { return old.Other == got.Other }) {
 				r.t.Fatalf("stateid %v comes a second time", got)
 			}
 		}
@@ -282,16 +284,19 @@ func (r *runner) opLock(c *Client, mc *mClient) {
 			r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
 		}
 		r.stale = append(r.stale, got)
-	case ErrDenied:
+	case state.ErrDenied:
 		r.checkDenied(mc, owner, f, i, j, a.Write, d)
 	}
 }
 
 // checkDenied looks for the lock that is said to be in the way.
-func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool, d Denied) {
+func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool, d state.Denied) {
 	holder := r.m.client(d.ClientID)
-	got, e := newRange(d.Offset, d.Length, d.Write)
-	if e != OK || holder == nil || holder == mc && d.Owner == owner {
+	last := d.Offset + d.Length - 1
+	if d.Length == toEOF {
+		last = toEOF
+	}
+	if d.Length == 0 || last < d.Offset || holder == nil || holder == mc && d.Owner == owner {
 		r.t.Fatalf("denied by %+v", d)
 	}
 	for _, o := range r.m.opensOf(holder) {
@@ -300,7 +305,7 @@ func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool,
 				continue
 			}
 			for k := i; k <= j; k++ {
-				if in := got.first <= cellStart(k) && cellEnd(k) <= got.last; in && l.cells[k] != 0 &&
+				if in := d.Offset <= cellStart(k) && cellEnd(k) <= last; in && l.cells[k] != 0 &&
 					(l.cells[k] == 'w') == d.Write && (write || d.Write) {
 					return
 				}
@@ -310,34 +315,34 @@ func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool,
 	r.t.Fatalf("denied by %+v, which is not there", d)
 }
 
-func (r *runner) opTestLock(c *Client, mc *mClient) {
+func (r *runner) opTestLock(c *state.Client, mc *mClient) {
 	f, owner, write := r.rand.IntN(3), pick(r, fileOwners), r.rand.IntN(2) == 0
 	i, j, offset, length, want := r.aRange()
-	if want == OK && r.m.grace != nil {
-		want = ErrGrace
+	if want == state.OK && r.m.grace != nil {
+		want = state.ErrGrace
 	}
-	if want == OK && r.m.excluded(mc, owner, f, i, j, write, false) {
-		want = ErrDenied
+	if want == state.OK && r.m.excluded(mc, owner, f, i, j, write, false) {
+		want = state.ErrDenied
 	}
 	d, e := r.TestLock(c, []byte(owner), file1(f), write, offset, length)
 	r.same("test lock", e, want)
-	if e == ErrDenied {
+	if e == state.ErrDenied {
 		r.checkDenied(mc, owner, f, i, j, write, d)
 	}
 }
 
-func (r *runner) opUnlock(c *Client, mc *mClient) {
+func (r *runner) opUnlock(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, true)
 	f := r.aFile(mc, id)
 	i, j, offset, length, bad := r.aRange()
 	_, l, want := r.m.findStateid(mc, id, f)
 	if l == nil {
-		want = ErrBadStateid // it must be of a lock owner
+		want = state.ErrBadStateid // it must be of a lock owner
 	}
-	if bad != OK {
+	if bad != state.OK {
 		want = bad
 	}
-	if want == OK {
+	if want == state.OK {
 		for k := i; k <= j; k++ {
 			l.cells[k] = 0
 		}
@@ -346,7 +351,7 @@ func (r *runner) opUnlock(c *Client, mc *mClient) {
 	}
 	got, e := r.Unlock(c, id, file1(f), offset, length)
 	r.same("unlock", e, want)
-	if e == OK && got != l.id {
+	if e == state.OK && got != l.id {
 		r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
 	}
 }

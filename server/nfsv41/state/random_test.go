@@ -1,4 +1,4 @@
-package state
+package state_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // TestModel does random steps with State and its model, and compares what each
@@ -28,12 +30,12 @@ type runner struct {
 	t        *testing.T
 	m        *model
 	rand     *rand.Rand
-	conn     Conn
+	conn     state.Conn
 	log      []string
 	outcomes map[string]int
-	stale    []Stateid // of all times
+	stale    []state.Stateid // of all times
 	helds    []*fakeHeld
-	slot     *Slot // of the request
+	slot     *state.Slot // of the request
 	mslot    *mSlot
 }
 
@@ -41,7 +43,7 @@ const courtesy = 24 * time.Hour
 
 func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
 	r := &runner{
-		world: newWorld(t, Limits{}), t: t, rand: rand.New(rand.NewPCG(seed, seed)),
+		world: newWorld(t, state.Limits{}), t: t, rand: rand.New(rand.NewPCG(seed, seed)),
 		conn: newConn("10.0.0.1:700"), outcomes: outcomes,
 	}
 	r.m = &model{now: r.now, tracking: map[uint64]string{}}
@@ -57,10 +59,10 @@ func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
 		r.compare()
 	}
 	for _, c := range r.m.clients {
-		r.want(r.Evict(c.id), OK)
+		r.want(r.Evict(c.id), state.OK)
 	}
 	r.ok()
-	if n := r.Counts(); n != (Counts{InGrace: n.InGrace, Awaited: n.Awaited}) {
+	if n := r.Counts(); n != (state.Counts{InGrace: n.InGrace, Awaited: n.Awaited}) {
 		t.Errorf("without clients there are %+v", n)
 	}
 	for _, h := range r.helds {
@@ -75,7 +77,7 @@ func (r *runner) note(format string, args ...any) {
 }
 
 // same compares an outcome with that of the model.
-func (r *runner) same(what string, got, want Error) {
+func (r *runner) same(what string, got, want state.Error) {
 	r.t.Helper()
 	r.note("%s: %v", what, got)
 	r.outcomes[what+" "+got.String()]++
@@ -87,7 +89,7 @@ func (r *runner) same(what string, got, want Error) {
 // compare looks at what no call returns.
 func (r *runner) compare() {
 	r.t.Helper()
-	if err := r.check(); err != nil {
+	if err := r.Verify(); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.rand.IntN(5) == 0 {
@@ -106,16 +108,14 @@ func (r *runner) compare() {
 	if r.InGrace() != (r.m.grace != nil) {
 		r.t.Fatalf("grace is %t", r.InGrace())
 	}
-	if len(r.opens.byNumber) != len(r.m.opens) || len(r.sessions.clients) != len(r.m.clients) {
-		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens.byNumber), len(r.sessions.clients), len(r.m.opens), len(r.m.clients))
+	n, clients := r.Counts().Opens, len(r.Snapshot(0).Clients)
+	if n != len(r.m.opens) || clients != len(r.m.clients) {
+		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", n, clients, len(r.m.opens), len(r.m.clients))
 	}
 	for _, mo := range r.m.opens {
-		o := r.opens.byNumber[r.opens.number(&mo.id)]
-		if o == nil || r.opens.openID(o) != mo.id {
-			r.t.Fatalf("open %v of the model is %+v", mo.id, o)
-		}
-		if a, d := mo.share(); o.access != a || o.deny != d || len(o.locks) != len(mo.locks) {
-			r.t.Fatalf("open %v has %d, %d, and %d locks; the model %d, %d, and %d", mo.id, o.access, o.deny, len(o.locks), a, d, len(mo.locks))
+		o, _, locks := r.ByStateid(mo.id)
+		if a, d := mo.share(); o.Access != a || o.Deny != d || len(locks) != len(mo.locks) {
+			r.t.Fatalf("open %v has %d, %d, and %d locks; the model %d, %d, and %d", mo.id, o.Access, o.Deny, len(locks), a, d, len(mo.locks))
 		}
 		for _, ml := range mo.locks {
 			r.compareLocks(ml)
@@ -125,16 +125,16 @@ func (r *runner) compare() {
 
 func (r *runner) compareLocks(ml *mLocks) {
 	r.t.Helper()
-	l := r.locks.byNumber[r.opens.number(&ml.id)]
-	if l == nil || r.locks.lockID(l) != ml.id {
-		r.t.Fatalf("lock owner %v of the model is %+v", ml.id, l)
+	owner, _, ranges := r.ByStateid(ml.id)
+	if owner.ClientID == 0 {
+		r.t.Fatalf("lock owner %v of the model is not there", ml.id)
 	}
 	var cells [cells]byte
-	for _, rg := range l.ranges {
+	for _, rg := range ranges {
 		for k := range cells {
-			if rg.first <= cellStart(k) && cellEnd(k) <= rg.last {
+			if rg.Offset <= cellStart(k) && (rg.Length == toEOF || cellEnd(k) <= rg.Offset+rg.Length-1) {
 				cells[k] = 'r'
-				if rg.write {
+				if rg.Write {
 					cells[k] = 'w'
 				}
 			}
@@ -184,18 +184,18 @@ func (r *runner) step() {
 		r.dies()
 	case n < 101:
 		if c := pick(r, r.m.clients); c != nil {
-			r.same("evict", r.Evict(c.id), OK)
+			r.same("evict", r.Evict(c.id), state.OK)
 			r.m.dismiss(c)
 		}
 	case n < 130:
-		f, a := r.rand.IntN(3), Access(1+r.rand.IntN(3))
-		want := OK
+		f, a := r.rand.IntN(3), state.Access(1+r.rand.IntN(3))
+		want := state.OK
 		if r.m.grace != nil {
-			want = ErrGrace
+			want = state.ErrGrace
 		} else if r.m.denied(f, a, 0) {
-			want = ErrLocked
+			want = state.ErrLocked
 		}
-		r.same("special", r.CheckSpecial(Anonymous, file1(f), a), want)
+		r.same("special", r.CheckSpecial(state.Anonymous, file1(f), a), want)
 	default:
 		r.stepCompound()
 	}
@@ -218,7 +218,7 @@ func (r *runner) restart() {
 	}
 	for _, c := range r.m.clients {
 		if c.settles = (time.Time{}); !c.uncertain {
-			c.settles = r.now.Add(settleFor)
+			c.settles = r.now.Add(state.SettleFor)
 		}
 	}
 	for _, c := range r.m.clients {
@@ -245,28 +245,21 @@ func (r *runner) dies() {
 	r.startLog()
 	r.m.dies()
 	if r.m.grace != nil {
-		r.m.grace.until = r.State.grace.until
+		r.m.grace.until = r.Snapshot(0).Grace.Until
 	}
 	for _, o := range r.m.opens {
-		restored := r.opens.byNumber[r.opens.number(&o.id)]
-		if had := o.unanswered; had != [2]Access{} && restored.repeatable != combo(had[0], had[1]) {
+		_, again, _ := r.ByStateid(o.id)
+		if had := o.unanswered; had != [2]state.Access{} && again != had {
 			r.t.Fatalf("an OPEN that may come again is forgotten: %v", had)
 		}
-		o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
-		for a := Read; a <= Both; a++ {
-			for d := Access(0); d <= Both; d++ {
-				if restored.repeatable == combo(a, d) {
-					o.repeatable, o.unanswered = [2]Access{a, d}, [2]Access{a, d}
-				}
-			}
-		}
+		o.repeatable, o.unanswered = again, again
 	}
 	r.note("the process dies")
 }
 
 // tornFrame is what a process can leave that is killed while it writes.
 func (r *runner) tornFrame() []byte {
-	frame := AppendFrame(nil, []byte(`{"gone":1}`))
+	frame := state.AppendFrame(nil, []byte(`{"gone":1}`))
 	if r.rand.IntN(2) == 0 {
 		return frame[:r.rand.IntN(len(frame))]
 	}
@@ -274,7 +267,7 @@ func (r *runner) tornFrame() []byte {
 	return frame
 }
 
-func (r *runner) reopen(FileKey, Access) Descriptor {
+func (r *runner) reopen(state.FileKey, state.Access) state.Descriptor {
 	h := newHeld(r.t)
 	r.helds = append(r.helds, h)
 	return h
@@ -299,14 +292,14 @@ func (r *runner) stepTime() {
 
 func (r *runner) stepExchange() {
 	owner, v := pick(r, testOwners), uint64(mostly(r, 1, 2))
-	p := mostly(r, root, Principal{Flavor: 1, UID: 1000})
+	p := mostly(r, root, state.Principal{Flavor: 1, UID: 1000})
 	update := mostly(r, false, true)
-	got, e := r.ExchangeID(ExchangeIDArgs{
+	got, e := r.ExchangeID(state.ExchangeIDArgs{
 		Owner: []byte(owner), Verifier: verifier(v), Principal: p, Update: update, Conn: r.conn,
 	})
 	isNew, want := r.m.exchange(owner, v, p, update)
 	r.same(fmt.Sprintf("exchange new=%t update=%t", isNew, update), e, want)
-	if e != OK {
+	if e != state.OK {
 		return
 	}
 	if isNew {
@@ -327,36 +320,36 @@ func (r *runner) stepExchange() {
 func (r *runner) stepCreateSession() {
 	c := pick(r, r.m.clients)
 	if c == nil {
-		_, e := r.CreateSession(CreateSessionArgs{ClientID: 1, Principal: root})
-		r.same("create", e, ErrStaleClientID)
+		_, e := r.CreateSession(state.CreateSessionArgs{ClientID: 1, Principal: root})
+		r.same("create", e, state.ErrStaleClientID)
 		return
 	}
-	a := CreateSessionArgs{
+	a := state.CreateSessionArgs{
 		ClientID: c.id, Seq: c.createSeq + uint32(mostly(r, 1, r.rand.IntN(3))), Conn: r.conn,
-		Principal: mostly(r, c.principal, Principal{UID: 7}), Fore: channel, Back: channel,
+		Principal: mostly(r, c.principal, state.Principal{UID: 7}), Fore: channel, Back: channel,
 	}
 	got, e := r.CreateSession(a)
-	want := OK
+	want := state.OK
 	switch {
 	case !c.confirmed && a.Principal != c.principal:
-		want = ErrClidInUse
+		want = state.ErrClidInUse
 	case a.Seq == c.createSeq && c.uncertain: // as if it were new
 	case a.Seq == c.createSeq && c.createSeq > 0:
-		r.same("create again", e, OKor(c.created == nil, ErrNoSpc))
+		r.same("create again", e, OKor(c.created == nil, state.ErrNoSpc))
 		if c.created != nil && got != *c.created {
 			r.t.Fatalf("the reply again is %+v, was %+v", got, *c.created)
 		}
 		return
 	case a.Seq != c.createSeq+1:
-		want = ErrSeqMisordered
-	case len(c.sessions) >= r.cfg.Limits.Sessions:
-		want = ErrNoSpc
+		want = state.ErrSeqMisordered
+	case len(c.sessions) >= r.LimitsOf().Sessions:
+		want = state.ErrNoSpc
 		c.createSeq = a.Seq
 		c.created = nil
 		c.settle(r.now)
 	}
 	r.same("create", e, want)
-	if e != OK {
+	if e != state.OK {
 		return
 	}
 	if old := r.m.find(c.owner, true); old != nil && old != c {
@@ -371,16 +364,16 @@ func (r *runner) stepCreateSession() {
 // settle ends the uncertainty about a session.
 func (c *mClient) settle(now time.Time) {
 	if c.uncertain {
-		c.uncertain, c.settles = false, now.Add(settleFor)
+		c.uncertain, c.settles = false, now.Add(state.SettleFor)
 	}
 }
 
 // OKor returns OK, or e if the condition holds.
-func OKor(condition bool, e Error) Error {
+func OKor(condition bool, e state.Error) state.Error {
 	if condition {
 		return e
 	}
-	return OK
+	return state.OK
 }
 
 func (r *runner) stepDestroy() {
@@ -389,13 +382,13 @@ func (r *runner) stepDestroy() {
 		return
 	}
 	if ses := pick(r, c.sessions); ses != nil && r.rand.IntN(3) > 0 {
-		r.same("destroy session", r.DestroySession(ses.id, r.conn, nil), OK)
+		r.same("destroy session", r.DestroySession(ses.id, r.conn, nil), state.OK)
 		c.sessions = without(c.sessions, ses)
 		return
 	}
 	e := r.DestroyClientID(c.id, c.principal)
-	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, ErrClientIDBusy))
-	if e == OK {
+	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, state.ErrClientIDBusy))
+	if e == state.OK {
 		r.m.remove(c)
 	}
 }
@@ -412,7 +405,7 @@ func (r *runner) stepCompound() {
 	}
 	n := r.rand.IntN(len(ses.slots))
 	slot := &ses.slots[n]
-	a := SequenceArgs{
+	a := state.SequenceArgs{
 		Session: ses.id, Slot: uint32(n), Seq: slot.seq + uint32(mostly(r, 1, r.rand.IntN(4))),
 		HighestSlot: uint32(n), Digest: r.rand.Uint64(), Ops: 2, Size: 100, Conn: r.conn,
 	}
@@ -423,35 +416,35 @@ func (r *runner) stepCompound() {
 	got, e := r.Sequence(a)
 	switch {
 	case int(a.Slot) >= len(ses.slots):
-		r.same("sequence", e, ErrBadSlot)
+		r.same("sequence", e, state.ErrBadSlot)
 		return
 	case a.Seq == slot.seq && slot.seq == 0:
-		r.same("sequence", e, ErrSeqMisordered)
+		r.same("sequence", e, state.ErrSeqMisordered)
 		return
 	case a.Seq == slot.seq && a.Digest != slot.digest:
-		r.same("sequence again", e, ErrSeqFalseRetry)
+		r.same("sequence again", e, state.ErrSeqFalseRetry)
 		return
 	case a.Seq == slot.seq:
-		r.same("sequence again", e, OKor(!slot.cached, ErrRetryUncachedRep))
+		r.same("sequence again", e, OKor(!slot.cached, state.ErrRetryUncachedRep))
 		if slot.cached && (got.Slot != nil || string(got.Reply) != slot.reply) {
 			r.t.Fatalf("the reply again is %q, was %q", got.Reply, slot.reply)
 		}
 		c.seen, c.returning = r.now, false
 		return
 	case a.Seq != slot.seq+1:
-		r.same("sequence", e, ErrSeqMisordered)
+		r.same("sequence", e, state.ErrSeqMisordered)
 		return
 	}
-	r.same("sequence", e, OK)
+	r.same("sequence", e, state.OK)
 	c.seen, c.returning = r.now, false
-	if again, e := r.Sequence(a); e != ErrDelay || again.Slot != nil {
+	if again, e := r.Sequence(a); e != state.ErrDelay || again.Slot != nil {
 		r.t.Fatalf("a duplicate of what runs gets %v", e)
 	}
 	if id := got.Slot.Client().ID(); id != c.id {
 		r.t.Fatalf("the slot is of client %x", id)
 	}
 	if o := slot.opened; o != nil && o.id.Seqid == slot.seqid {
-		o.unanswered = [2]Access{}
+		o.unanswered = [2]state.Access{}
 	}
 	slot.opened = nil
 	r.slot, r.mslot = got.Slot, slot

@@ -2,7 +2,7 @@
 
 // The race detector takes several times as much memory, so make test runs this file in a run of its own.
 
-package state
+package state_test
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -46,35 +47,34 @@ func TestResident(t *testing.T) {
 		return kib << 10
 	}
 	before := resident()
-	m := &many{newWorld(t, served).unlogged(), t}
-	m.cfg.LockFree, m.cfg.Event = nil, nil
-	l := m.cfg.Limits
+	m := &many{newWorld(t, served).unlogged(), t, map[int]*node{}}
+	l := m.LimitsOf()
 	// Sessions, with each slot's reply kept.
 	var nodes []*node
 	reply := make([]byte, l.CachedReply)
-	keep := func(r CreateSessionResult) {
+	keep := func(r state.CreateSessionResult) {
 		for slot := range r.Fore.MaxSlots {
-			got, e := m.Sequence(SequenceArgs{Session: r.ID, Slot: slot, Seq: 1, Ops: 1, Size: 100})
-			m.want(e, OK)
+			got, e := m.Sequence(state.SequenceArgs{Session: r.ID, Slot: slot, Seq: 1, Ops: 1, Size: 100})
+			m.want(e, state.OK)
 			got.Slot.Done(reply[:r.Fore.MaxResponseCached], true)
 		}
 	}
 	for i := range l.Clients * 4 / 5 {
 		address := fmt.Sprintf("10.%d.%d.%d:700", i>>16, i>>8&255, i&255)
 		id, e := m.exchangeFrom(address, fmt.Sprint(strings.Repeat("o", 100), i), 1)
-		m.want(e, OK)
+		m.want(e, state.OK)
 		for j := range uint32(l.Sessions) {
-			r, e := m.CreateSession(CreateSessionArgs{
+			r, e := m.CreateSession(state.CreateSessionArgs{
 				ClientID: id.ClientID, Seq: id.Seq + j, Principal: root, Fore: linux.fore, Back: linux.back, BackChannel: true, Callback: "callback", Conn: newConn(address),
 			})
-			if e == ErrNoSpc {
+			if e == state.ErrNoSpc {
 				break
 			}
-			m.want(e, OK)
+			m.want(e, state.OK)
 			keep(r)
 		}
-		c := m.sessions.clients[id.ClientID]
-		m.want(m.ReclaimComplete(c, false), OK)
+		c := m.Client(id.ClientID)
+		m.want(m.ReclaimComplete(c, false), state.OK)
 		nodes = append(nodes, &node{w: m.world, c: c})
 	}
 	sessions := resident()
@@ -82,22 +82,22 @@ func TestResident(t *testing.T) {
 	owner := func(i int) []byte { return fmt.Appendf(nil, "%s%020d", strings.Repeat("x", 80), i) }
 	for i := range l.AllOpens {
 		n := nodes[i%len(nodes)]
-		id, _, e := m.Open(n.c, OpenArgs{Owner: owner(i), File: m.key(i), Access: Both})
-		if e == ErrNoSpc {
+		id, _, e := m.Open(n.c, state.OpenArgs{Owner: owner(i), File: m.key(i), Access: state.Both})
+		if e == state.ErrNoSpc {
 			continue
 		}
-		m.want(e, OK)
+		m.want(e, state.OK)
 		for j := range 3 {
-			_, _, e := m.Lock(n.c, LockArgs{Stateid: id, NewOwner: j == 0, Owner: owner(i), File: m.key(i), Write: true, Offset: uint64(2 * j), Length: 1})
-			if e != OK {
+			_, _, e := m.Lock(n.c, state.LockArgs{Stateid: id, NewOwner: j == 0, Owner: owner(i), File: m.key(i), Write: true, Offset: uint64(2 * j), Length: 1})
+			if e != state.OK {
 				break
 			}
 		}
 	}
 	counts := m.Counts()
 	got := resident() - before
-	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d locks, %d MiB of names: %d MiB, of which sessions %d; Bytes estimates %d",
-		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.sessions.all.locks, m.sessions.all.ownerBytes>>20, got>>20, (sessions-before)>>20, m.Bytes()>>20)
+	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d ranges of locks: %d MiB, of which sessions %d; Bytes estimates %d",
+		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, counts.Locks, got>>20, (sessions-before)>>20, m.Bytes()>>20)
 	if counts.Clients < 7500 || counts.Sessions < l.MoreSessions || counts.Opens < l.AllOpens*3/4 {
 		t.Errorf("the tables are not full: %+v", counts)
 	}
@@ -121,7 +121,7 @@ func TestResident(t *testing.T) {
 	if log.copied > loggedMax || len(left.bytes) > leftMax {
 		t.Error("that is more than there is room for")
 	}
-	config := m.cfg
+	config := m.config()
 	m.State, m = nil, nil
 	before = resident()
 	began = time.Now()
@@ -129,7 +129,7 @@ func TestResident(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.State(func([]TrackedClient) error { return nil }, noFile)
+	s, err := p.State(func([]state.TrackedClient) error { return nil }, noFile)
 	if err != nil {
 		t.Fatal(err)
 	}

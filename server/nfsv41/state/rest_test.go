@@ -1,49 +1,65 @@
-package state
+package state_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // Expire is called each second only while something is due in seconds, and who brings such a thing
 // says so.
 func TestRest(t *testing.T) {
-	s := New(Config{Lease: time.Hour, Boot: 1})
+	w := newWorld(t, state.Limits{})
 	due := func() bool {
 		select {
-		case <-s.Due():
+		case <-w.Due():
 			return true
 		default:
 			return false
 		}
 	}
-	if !s.Expire() || due() {
+	if !w.Expire() || due() {
 		t.Fatal("without clients something is due")
 	}
-	c := &Client{owner: "client", seen: time.Now()}
-	s.mu.Lock()
-	s.sessions.addClient(c, s.sessions.addressOf(""))
-	s.mu.Unlock()
+	n := w.join("client", 1)
 	if !due() {
 		t.Error("nobody is told of a client that is not confirmed")
 	}
-	if s.Expire() {
-		t.Error("a client that is not confirmed stays unseen")
-	}
-	if c.confirmed = true; !s.Expire() {
+	if !w.Expire() {
 		t.Error("a client that is silent for less than a lease needs nothing")
 	}
-	if c.settles = time.Now().Add(time.Hour); s.Expire() {
-		t.Error("what a client may send again is unseen")
+	_, e := w.exchange("unconfirmed", 1)
+	w.want(e, state.OK)
+	if w.Expire() {
+		t.Error("a client that is not confirmed stays unseen")
 	}
-	if c.settles = (time.Time{}); !s.Expire() || due() {
+	w.want(w.DestroyClientID(w.Snapshot(0).Clients[1].ID, root), state.OK)
+	if !w.Expire() {
 		t.Error("something is due again")
 	}
-	s.mu.Lock()
-	s.log.out = &memoryLog{replay: NewReplay(Config{}, nil, nil)}
-	s.log.noteLater(s.log.gen, (&record{Answered: 1}).append)
-	s.unlock()
+	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	n.openBy("o", 1, state.Read)
+	due()
+	w.dies()
+	n.again()
+	if w.Expire() {
+		t.Error("what a client may send again is unseen")
+	}
+	w.pass(state.SettleFor + 1)
+	w.Expire()
+	if due(); !w.Expire() || due() {
+		t.Error("something is due again")
+	}
+	n.openBy("o", 1, state.Read)
+	w.Expire()
+	due()
+	_, e = n.renew() // it has the reply
+	w.want(e, state.OK)
 	if !due() {
 		t.Error("nobody is told of what is to be logged")
 	}
+	w.pass(time.Second)
+	w.Expire()
+	w.ok()
 }

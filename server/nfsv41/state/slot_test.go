@@ -1,32 +1,34 @@
-package state
+package state_test
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // Whatever is wrong with a SEQUENCE, the slot stays where it is, and the right one
 // succeeds after it.
 func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	good := SequenceArgs{Session: n.session, Slot: 1, Seq: 1, HighestSlot: 1, Digest: 7, Ops: 3, Size: 200, Conn: n.conn}
+	good := state.SequenceArgs{Session: n.session, Slot: 1, Seq: 1, HighestSlot: 1, Digest: 7, Ops: 3, Size: 200, Conn: n.conn}
 	for _, c := range []struct {
 		name   string
-		change func(*SequenceArgs)
-		want   Error
+		change func(*state.SequenceArgs)
+		want   state.Error
 	}{
-		{"unknown session", func(a *SequenceArgs) { a.Session[0]++ }, ErrBadSession},
-		{"slot out of range", func(a *SequenceArgs) { a.Slot = 4 }, ErrBadSlot},
-		{"absurd slot", func(a *SequenceArgs) { a.Slot = 1<<32 - 1 }, ErrBadSlot},
-		{"highest slot out of range", func(a *SequenceArgs) { a.HighestSlot = 4 }, ErrBadHighSlot},
-		{"nothing to replay", func(a *SequenceArgs) { a.Seq = 0 }, ErrSeqMisordered},
-		{"ahead", func(a *SequenceArgs) { a.Seq = 2 }, ErrSeqMisordered},
-		{"far behind", func(a *SequenceArgs) { a.Seq = 1<<32 - 1 }, ErrSeqMisordered},
-		{"too many operations", func(a *SequenceArgs) { a.Ops = 9 }, ErrTooManyOps},
-		{"too large", func(a *SequenceArgs) { a.Size = 1<<20 + 1 }, ErrReqTooBig},
-		{"reply too large", func(a *SequenceArgs) { a.Reply = 1<<20 + 1 }, ErrRepTooBig},
-		{"reply too large to cache", func(a *SequenceArgs) { a.Reply, a.Cache = 4097, true }, ErrRepTooBigToCache},
+		{"unknown session", func(a *state.SequenceArgs) { a.Session[0]++ }, state.ErrBadSession},
+		{"slot out of range", func(a *state.SequenceArgs) { a.Slot = 4 }, state.ErrBadSlot},
+		{"absurd slot", func(a *state.SequenceArgs) { a.Slot = 1<<32 - 1 }, state.ErrBadSlot},
+		{"highest slot out of range", func(a *state.SequenceArgs) { a.HighestSlot = 4 }, state.ErrBadHighSlot},
+		{"nothing to replay", func(a *state.SequenceArgs) { a.Seq = 0 }, state.ErrSeqMisordered},
+		{"ahead", func(a *state.SequenceArgs) { a.Seq = 2 }, state.ErrSeqMisordered},
+		{"far behind", func(a *state.SequenceArgs) { a.Seq = 1<<32 - 1 }, state.ErrSeqMisordered},
+		{"too many operations", func(a *state.SequenceArgs) { a.Ops = 9 }, state.ErrTooManyOps},
+		{"too large", func(a *state.SequenceArgs) { a.Size = 1<<20 + 1 }, state.ErrReqTooBig},
+		{"reply too large", func(a *state.SequenceArgs) { a.Reply = 1<<20 + 1 }, state.ErrRepTooBig},
+		{"reply too large to cache", func(a *state.SequenceArgs) { a.Reply, a.Cache = 4097, true }, state.ErrRepTooBigToCache},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 3 {
@@ -39,7 +41,7 @@ func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
 				w.ok()
 			}
 			r, e := w.Sequence(good)
-			if e != OK {
+			if e != state.OK {
 				t.Fatalf("after that the right one gets %v", e)
 			}
 			r.Slot.Done(nil, false)
@@ -49,25 +51,25 @@ func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
 }
 
 func TestRetransmissions(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	a := SequenceArgs{Session: n.session, Seq: 1, Digest: 7, Ops: 3, Size: 200, Conn: n.conn}
+	a := state.SequenceArgs{Session: n.session, Seq: 1, Digest: 7, Ops: 3, Size: 200, Conn: n.conn}
 	r, e := w.Sequence(a)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if r.HighestSlot != 3 || r.TargetHighestSlot != 3 || r.Slot.Client() != n.c || r.Slot.SessionID() != n.session ||
 		r.Slot.Fore().MaxResponseCached != 4096 {
 		t.Errorf("got %+v", r)
 	}
 	_, e = w.Sequence(a)
-	w.want(e, ErrDelay) // it is being processed
+	w.want(e, state.ErrDelay) // it is being processed
 	next := a
 	next.Seq++
 	_, e = w.Sequence(next)
-	w.want(e, ErrSeqMisordered)
+	w.want(e, state.ErrSeqMisordered)
 	other := a
 	other.Digest++
 	_, e = w.Sequence(other)
-	w.want(e, ErrDelay)
+	w.want(e, state.ErrDelay)
 
 	reply := []byte("the reply")
 	r.Slot.Done(reply, true)
@@ -75,18 +77,18 @@ func TestRetransmissions(t *testing.T) {
 	clear(reply)                       // the memory is the caller's
 	for range 2 {
 		r, e = w.Sequence(a)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		if string(r.Reply) != "the reply" || r.Slot != nil {
 			t.Fatalf("got %+v", r)
 		}
 	}
 	_, e = w.Sequence(other)
-	w.want(e, ErrSeqFalseRetry)
+	w.want(e, state.ErrSeqFalseRetry)
 	kept := r.Reply
 	w.pass(lease + 1)
 	_, e = w.Sequence(a)
-	w.want(e, OK)
-	if w.sessions.leaseOver(n.c) {
+	w.want(e, state.OK)
+	if w.Snapshot(0).Clients[0].Silent {
 		t.Error("a retransmission does not renew the lease")
 	}
 
@@ -94,17 +96,17 @@ func TestRetransmissions(t *testing.T) {
 	for _, big := range []int{0, 4097} {
 		a.Seq++
 		r, e = w.Sequence(a)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		r.Slot.Done(bytes.Repeat([]byte("x"), big), big > 0)
 		r, e = w.Sequence(a)
-		w.want(e, ErrRetryUncachedRep)
+		w.want(e, state.ErrRetryUncachedRep)
 		if r.HighestSlot != 3 {
 			t.Errorf("SEQUENCE itself can't be answered from %+v", r)
 		}
 	}
 	a.Seq++
 	r, e = w.Sequence(a)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	r.Slot.Done([]byte("THE OTHER"), true)
 	if string(kept) != "the reply" {
 		t.Errorf("a reply changed to %q after it was returned", kept)
@@ -114,38 +116,58 @@ func TestRetransmissions(t *testing.T) {
 
 // The sequence of a slot has no end.
 func TestSequenceWrapsAround(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
-	w.sessions.byID[n.session].slots[0].seq = 1<<32 - 2
+	open := n.mustOpen("x", 1)
+	// next has the seqids of the next process be others.
+	next := func(slot, stateid uint32) {
+		b := changed(t, w.save(), func(list []state.Record) []state.Record {
+			for _, r := range list {
+				if r.Session != nil {
+					r.Session.Slots[0].Seq = slot
+				}
+				if r.Open != nil {
+					r.Open.Seqid = stateid
+				}
+			}
+			return list
+		})
+		if err := w.restore(b, noFile); err != nil {
+			t.Fatal(err)
+		}
+		n.c = w.Client(n.c.ID())
+	}
+	next(1<<32-2, 1)
 	n.seq = 1<<32 - 2
 	for range 4 {
 		n.seq++
-		a := SequenceArgs{Session: n.session, Seq: n.seq, Digest: 7, Ops: 1, Conn: n.conn}
+		a := state.SequenceArgs{Session: n.session, Seq: n.seq, Digest: 7, Ops: 1, Conn: n.conn}
 		r, e := w.Sequence(a)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		r.Slot.Done([]byte("reply"), true)
 		r, e = w.Sequence(a)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		if string(r.Reply) != "reply" {
 			t.Errorf("a retransmission of %d got %+v", a.Seq, r)
 		}
 	}
 	for _, c := range []struct {
 		got, current uint32
-		want         Error
+		want         state.Error
 	}{
-		{0, 7, OK},
-		{7, 7, OK},
-		{6, 7, ErrOldStateid},
-		{8, 7, ErrBadStateid},
-		{1<<32 - 1, 1, ErrOldStateid},
-		{1, 1<<32 - 1, ErrBadStateid},
+		{0, 7, state.OK},
+		{7, 7, state.OK},
+		{6, 7, state.ErrOldStateid},
+		{8, 7, state.ErrBadStateid},
+		{1<<32 - 1, 1, state.ErrOldStateid},
+		{1, 1<<32 - 1, state.ErrBadStateid},
 	} {
-		if e := checkSeqid(c.got, c.current, false); e != c.want {
+		next(1, c.current)
+		if e := w.TestStateid(n.c, state.Stateid{Seqid: c.got, Other: open.Other}); e != c.want {
 			t.Errorf("seqid %d for %d: %v, want %v", c.got, c.current, e, c.want)
 		}
 	}
-	if nextSeqid(1<<32-1) != 1 {
+	if id := n.mustOpen("x", 1); id.Seqid != 1 {
 		t.Error("a seqid became 0, which means the current one")
 	}
 }

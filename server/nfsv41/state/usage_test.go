@@ -1,26 +1,31 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"testing"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // A client that takes all it can leaves others something.
 func TestRoomOfAll(t *testing.T) {
-	w := newWorld(t, Limits{AllOpens: 16, AllLocks: 32, AllOwnerBytes: 4096})
+	w := newWorld(t, state.Limits{AllOpens: 16, AllLocks: 32, AllOwnerBytes: 4096})
 	greedy, modest := w.ready("greedy", 1), w.ready("modest", 1)
 	for i := range 100 { // who holds nothing has no share
 		_, e := w.exchange(fmt.Sprint(i), 1)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		w.ready(fmt.Sprint("idle", i), 1)
 	}
-	opens := 0
+	opens, second := 0, state.Stateid{}
 	for ; ; opens++ {
-		_, e := greedy.open("x", opens, Both, 0)
+		id, e := greedy.open("x", opens, state.Both, 0)
 		w.ok()
-		if e != OK {
-			w.want(e, ErrNoSpc)
+		if e != state.OK {
+			w.want(e, state.ErrNoSpc)
 			break
+		}
+		if opens == 2 {
+			second = id
 		}
 	}
 	if opens != 12 {
@@ -28,46 +33,35 @@ func TestRoomOfAll(t *testing.T) {
 	}
 	id := modest.mustOpen("x", 1)
 	modest.mustOpen("x", 2)
-	_, e := modest.open("x", 3, Both, 0)
-	w.want(e, ErrNoSpc) // its half of the last quarter
+	_, e := modest.open("x", 3, state.Both, 0)
+	w.want(e, state.ErrNoSpc) // its half of the last quarter
 	lock, _, e := modest.lock(id, "l", 1, true, 0, 1)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	locks := 0
 	for ; ; locks++ {
-		_, e = w.lockOf2(greedy, uint64(2*locks+10))
+		_, _, e = greedy.lock(second, "l", 2, true, uint64(2*locks+10), 1)
 		w.ok()
-		if e != OK {
-			w.want(e, ErrServerFault)
+		if e != state.OK {
+			w.want(e, state.ErrServerFault)
 			break
 		}
 	}
 	if locks == 0 || locks > 24 {
 		t.Errorf("%d locks of 32", locks)
 	}
-	_, _, e = w.Lock(modest.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2, Length: 1})
-	w.want(e, OK)
+	_, _, e = w.Lock(modest.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2, Length: 1})
+	w.want(e, state.OK)
 	w.ok()
-}
-
-// lockOf2 locks a byte of file 2 by a client that has it open.
-func (w *world) lockOf2(n *node, at uint64) (Stateid, Error) {
-	for o := n.c.opens; o != nil; o = o.nextOfClient {
-		if o.file.key == file1(2) {
-			id, _, e := n.lock(w.opens.openID(o), "l", 2, true, at, 1)
-			return id, e
-		}
-	}
-	return Stateid{}, ErrBadStateid
 }
 
 // Many clients of one address take no more than an eighth beyond what all may have: the rest is for other
 // addresses.
 func TestRoomByAddress(t *testing.T) {
-	w := newWorld(t, Limits{AllOpens: 64})
+	w := newWorld(t, state.Limits{AllOpens: 64})
 	taken := 0
 	for i := range 100 {
 		n := w.ready(fmt.Sprint("greedy", i), 1)
-		if _, e := n.open("x", i, Both, 0); e == OK {
+		if _, e := n.open("x", i, state.Both, 0); e == state.OK {
 			taken++
 		}
 		w.ok()
@@ -77,7 +71,7 @@ func TestRoomByAddress(t *testing.T) {
 	}
 	for i := range 2 {
 		n := w.joinFrom(fmt.Sprintf("10.0.1.%d:700", i), fmt.Sprint("modest", i), 1)
-		w.want(w.ReclaimComplete(n.c, false), OK)
+		w.want(w.ReclaimComplete(n.c, false), state.OK)
 		n.mustOpen("x", 1)
 		n.mustOpen("x", 2)
 		w.ok()

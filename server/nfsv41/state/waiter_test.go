@@ -1,4 +1,4 @@
-package state
+package state_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // A waiter that can't be told does not keep others from the lock, and is told by the next process
@@ -13,16 +15,16 @@ import (
 func TestWaiterNotReached(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	for range 2 {
 		w.pass(2 * time.Second)
 		w.Expire()
 		w.ok()
-		holder.c = w.sessions.clients[holder.c.ID()]
-		lock, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
-		w.want(e, OK)
+		holder.c = w.Client(holder.c.ID())
+		lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
+		w.want(e, state.OK)
 		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-		w.want(e, OK)
+		w.want(e, state.OK)
 		if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
 			t.Fatalf("told %+v", w.free)
 		}
@@ -46,18 +48,18 @@ func TestWaiterNotReached(t *testing.T) {
 func TestWaiterAsksAgain(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	w.Told(w.free[0])
 	w.pass(2 * time.Second)
-	lock, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
-	w.want(e, OK)
+	lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
+	w.want(e, state.OK)
 	_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	w.Told(w.free[0]) // what the server says late
 	w.Expire()
 	w.free = nil
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	if len(w.free) != 1 {
 		t.Errorf("told %+v", w.free)
 	}
@@ -65,24 +67,24 @@ func TestWaiterAsksAgain(t *testing.T) {
 
 // It is not known of a waiter whether it still waits when the next process begins.
 func TestDeadlockRestored(t *testing.T) {
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	nodes, ids := ring(w, 2)
-	ask := func(i int, want Error) {
+	ask := func(i int, want state.Error) {
 		t.Helper()
 		_, _, e := nodes[i].lock(ids[i], "l", 1, true, uint64(1-i), 1)
 		w.want(e, want)
 		w.ok()
 	}
-	ask(0, ErrDenied)
+	ask(0, state.ErrDenied)
 	w.dies()
 	for _, n := range nodes {
 		n.again()
 	}
-	ask(1, ErrDenied)
+	ask(1, state.ErrDenied)
 	if len(w.free) != 1 || w.free[0].ClientID != nodes[0].c.ID() {
 		t.Errorf("told %+v", w.free)
 	}
-	ask(0, ErrDeadlock)
+	ask(0, state.ErrDeadlock)
 }
 
 // Whatever happens, each that waits is told, after its last LOCK, when it can have the lock, over
@@ -100,11 +102,11 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		since time.Time
 		told  bool // since it asked
 	}
-	w := newWorld(t, Limits{})
+	w := newWorld(t, state.Limits{})
 	var all [nodes]*node
-	var opens [nodes]Stateid
+	var opens, locks [nodes]state.Stateid
 	var waiting [nodes]*waits
-	var queue []LockFree // as the server has it: of nodes that can't be called
+	var queue []state.LockFree // as the server has it: of nodes that can't be called
 	for i := range all {
 		all[i] = w.ready(fmt.Sprint("node", i), 1)
 		opens[i] = all[i].mustOpen("x", 1)
@@ -121,11 +123,10 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		queue, w.free = nil, nil
 	}
 	unlock := func(i int) {
-		for _, l := range w.locks.byNumber {
-			if l.open.client == all[i].c {
-				_, e := w.Unlock(all[i].c, w.locks.lockID(l), file1(1), 0, toEOF)
-				w.want(e, OK)
-			}
+		if locks[i] != (state.Stateid{}) {
+			var e state.Error
+			locks[i], e = w.Unlock(all[i].c, locks[i], file1(1), 0, toEOF)
+			w.want(e, state.OK)
 		}
 	}
 	back := func() {
@@ -142,10 +143,12 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 			if waiting[i] != nil {
 				at = waiting[i].at
 			}
-			switch _, _, e := all[i].lock(opens[i], "l", 1, r.IntN(3) > 0, at, 1); e {
-			case OK, ErrDeadlock:
+			switch id, _, e := all[i].lock(opens[i], "l", 1, r.IntN(3) > 0, at, 1); e {
+			case state.OK:
+				locks[i], waiting[i] = id, nil
+			case state.ErrDeadlock:
 				waiting[i] = nil
-			case ErrDenied:
+			case state.ErrDenied:
 				waiting[i] = &waits{at: at, since: w.now}
 			default:
 				t.Fatal(e)
@@ -177,7 +180,7 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		w.Expire()
 	}
 	for i, wait := range waiting {
-		if wait != nil && !wait.told && w.now.Sub(wait.since) < waitFor-freshFor {
+		if wait != nil && !wait.told && w.now.Sub(wait.since) < state.WaitFor-state.FreshFor {
 			t.Errorf("node %d waits for byte %d since %v ago, and is not told", i, wait.at, w.now.Sub(wait.since))
 		}
 	}
@@ -185,27 +188,27 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 
 // A waiter that was told that its lock is free, and whose client is gone, denies it to nobody, even before it is removed.
 func TestTurnOfGoneClient(t *testing.T) {
-	w := newWorld(t, Limits{}).unlogged()
+	w := newWorld(t, state.Limits{}).unlogged()
 	holder, waiter, third := w.ready("holder", 1), w.ready("waiter", 1), w.ready("third", 1)
 	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	waits := waiter.mustOpen("y", 1)
 	for i := 2; i < 200; i++ {
 		waiter.mustOpen("y", i)
 	}
 	_, _, e = waiter.lock(waits, "m", 1, true, 0, toEOF)
-	w.want(e, ErrDenied)
+	w.want(e, state.ErrDenied)
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, OK)
+	w.want(e, state.OK)
 	to := third.mustOpen("z", 1)
-	w.mu.Lock()
-	w.dropLocked(waiter.c)
-	w.after.tasks, w.after = nil, nil // it stays half removed
-	half := waiter.c.opens != nil
-	w.mu.Unlock()
+	half := false
+	w.onEvent = func() { // an eviction goes on after it
+		half = w.Counts().Opens > 2
+		_, _, e = third.lock(to, "l", 1, true, 0, toEOF)
+		w.want(e, state.OK)
+	}
+	w.want(w.Evict(waiter.c.ID()), state.OK)
 	if !half {
 		t.Fatal("it is removed whole")
 	}
-	_, _, e = third.lock(to, "l", 1, true, 0, toEOF)
-	w.want(e, OK)
 }

@@ -1,93 +1,84 @@
-package state
+package state_test
 
 import (
 	"fmt"
 	"io"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // workMax is how many steps the lock may be held for, whatever there is: a millisecond. Most of
 // it is for the locks of the owner itself in the way of what it locks, see ownMax.
 const workMax = 30_000
 
-// mostSteps returns the steps that something takes under one lock.
-func (w *world) mostSteps(do func()) int {
-	w.mu.Lock()
-	w.most = 0
-	w.mu.Unlock()
-	do()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.most
-}
-
 // many is a state that one or a few nodes have filled.
 type many struct {
 	*world
-	t testing.TB
+	t     testing.TB
+	nodes map[int]*node // by client
 }
 
-func (m *many) key(i int) (k FileKey) {
+func (m *many) key(i int) (k state.FileKey) {
 	k = file1(1)
 	k.ID[1], k.ID[2], k.ID[3] = byte(i), byte(i>>8), byte(i>>16)
 	return k
 }
 
 func (m *many) client(i int) *node {
-	return m.readyFrom(fmt.Sprintf("10.%d.%d.%d:700", i>>16, i>>8&255, i&255), fmt.Sprint("client", i))
-}
-
-// clientAgain returns a client that has come.
-func (m *many) clientAgain(i int) *node {
-	rec := m.sessions.owners[fmt.Sprint("client", i)]
-	return &node{w: m.world, c: rec.confirmed}
-}
-
-func (m *many) readyFrom(address, owner string) *node {
-	n := m.joinFrom(address, owner, 1)
-	m.want(m.ReclaimComplete(n.c, false), OK)
+	n := m.readyFrom(fmt.Sprintf("10.%d.%d.%d:700", i>>16, i>>8&255, i&255), fmt.Sprint("client", i))
+	m.nodes[i] = n
 	return n
 }
 
-func (m *many) open(n *node, owner, file int) Stateid {
-	id, _, e := m.Open(n.c, OpenArgs{Owner: fmt.Append(nil, owner), File: m.key(file), Access: Both})
-	m.want(e, OK)
+// clientAgain returns a client that has come.
+func (m *many) clientAgain(i int) *node { return m.nodes[i] }
+
+func (m *many) readyFrom(address, owner string) *node {
+	n := m.joinFrom(address, owner, 1)
+	m.want(m.ReclaimComplete(n.c, false), state.OK)
+	return n
+}
+
+func (m *many) open(n *node, owner, file int) state.Stateid {
+	id, _, e := m.Open(n.c, state.OpenArgs{Owner: fmt.Append(nil, owner), File: m.key(file), Access: state.Both})
+	m.want(e, state.OK)
 	return id
 }
 
-func (m *many) lock(n *node, id Stateid, owner, file int, write bool, at, length uint64) (Stateid, Error) {
-	got, _, e := m.Lock(n.c, LockArgs{
+func (m *many) lock(n *node, id state.Stateid, owner, file int, write bool, at, length uint64) (state.Stateid, state.Error) {
+	got, _, e := m.Lock(n.c, state.LockArgs{
 		Stateid: id, NewOwner: true, Owner: fmt.Append(nil, owner), File: m.key(file), Write: write, Wait: true, Offset: at, Length: length,
 	})
 	return got, e
 }
 
 // lockers has many lock owners of a client lock a byte each.
-func (m *many) lockers(n *node, id Stateid, file, owners int, write bool) {
+func (m *many) lockers(n *node, id state.Stateid, file, owners int, write bool) {
 	for i := range owners {
 		at := uint64(0)
 		if write {
 			at = uint64(i)
 		}
 		_, e := m.lock(n, id, i, file, write, at, 1)
-		m.want(e, OK)
+		m.want(e, state.OK)
 	}
 }
 
 // No call holds the lock for longer than a bound, with each table at its limit.
 func TestWork(t *testing.T) {
-	l := New(Config{}).cfg.Limits
+	l := state.New(state.Config{}).LimitsOf()
 	cases := map[string]func(m *many, step func(string, func())){
 		"a search for a deadlock": func(m *many, step func(string, func())) {
 			// 2,000 owners of 8 clients have a lock of one file, and wait for another, for which
 			// as many others wait.
 			for c := range 8 {
 				a := m.client(c)
-				ids := [2]Stateid{m.open(a, 0, 0), m.open(a, 0, 1)}
+				ids := [2]state.Stateid{m.open(a, 0, 0), m.open(a, 0, 1)}
 				for i := range l.Waiters {
 					_, e := m.lock(a, ids[c%2], i, c%2, false, 0, 1)
-					m.want(e, OK)
+					m.want(e, state.OK)
 				}
 			}
 			for c := range 8 {
@@ -95,7 +86,7 @@ func TestWork(t *testing.T) {
 				id := m.open(a, 0, c%2)
 				for i := range l.FileWaiters / 8 {
 					_, e := m.lock(a, id, i, c%2, true, 0, 1)
-					m.want(e, ErrDenied)
+					m.want(e, state.ErrDenied)
 				}
 			}
 			for c := 1; c < 8; c++ {
@@ -103,8 +94,8 @@ func TestWork(t *testing.T) {
 				id := m.open(a, 0, (c+1)%2)
 				for i := range l.FileWaiters / 8 {
 					step("LOCK", func() {
-						if _, e := m.lock(a, id, i, (c+1)%2, true, 0, 1); e != ErrDenied {
-							m.want(e, ErrDeadlock)
+						if _, e := m.lock(a, id, i, (c+1)%2, true, 0, 1); e != state.ErrDenied {
+							m.want(e, state.ErrDeadlock)
 						}
 					})
 				}
@@ -113,10 +104,10 @@ func TestWork(t *testing.T) {
 		"waiters": func(m *many, step func(string, func())) {
 			holder := m.client(0)
 			files := l.AllWaiters/l.FileWaiters + 1
-			var locks []Stateid
+			var locks []state.Stateid
 			for f := range files {
 				lock, e := m.lock(holder, m.open(holder, 0, f), 0, f, true, 0, toEOF)
-				m.want(e, OK)
+				m.want(e, state.OK)
 				locks = append(locks, lock)
 			}
 			for c := range l.AllWaiters / l.Waiters {
@@ -125,7 +116,7 @@ func TestWork(t *testing.T) {
 				id := m.open(b, 0, f)
 				for i := range l.Waiters {
 					_, e := m.lock(b, id, i, f, i%2 == 0, uint64(i), 1)
-					m.want(e, ErrDenied)
+					m.want(e, state.ErrDenied)
 				}
 			}
 			if n := m.Counts().Waiters; n < l.AllWaiters*3/4 {
@@ -134,29 +125,29 @@ func TestWork(t *testing.T) {
 			step("Expire", func() { m.Expire() })
 			step("LOCKU", func() {
 				_, e := m.Unlock(holder.c, locks[0], m.key(0), 0, toEOF)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			})
-			m.pass(2 * m.cfg.FairFor)
+			m.pass(2 * fairFor)
 			step("the end of turns", func() { m.Expire() })
-			m.pass(2 * waitFor)
+			m.pass(2 * state.WaitFor)
 			step("the end of all", func() { m.Expire() })
 		},
 		"a lock of silent clients that is waited for": func(m *many, step func(string, func())) {
 			for c := range 2000 {
 				a := m.client(c)
 				_, e := m.lock(a, m.open(a, 0, 0), 0, 0, false, 0, 1)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			}
 			b := m.client(2000)
 			id := m.open(b, 0, 0)
 			_, e := m.lock(b, id, 0, 0, true, 0, 1)
-			m.want(e, ErrDenied)
+			m.want(e, state.ErrDenied)
 			m.pass(lease + 1)
 			_, e = b.renew()
-			m.want(e, OK)
+			m.want(e, state.OK)
 			step("Expire", func() { m.Expire() })
 			_, e = m.lock(b, id, 0, 0, true, 0, 1)
-			m.want(e, OK)
+			m.want(e, state.OK)
 		},
 		"sessions of a connection": func(m *many, step func(string, func())) {
 			conn := newConn("10.0.0.1:700")
@@ -166,10 +157,10 @@ func TestWork(t *testing.T) {
 					a.create.Seq++
 					a.create.Conn = conn
 					_, e := m.CreateSession(a.create)
-					m.want(e, OK)
+					m.want(e, state.OK)
 				}
 			}
-			if n := len(m.sessions.conns[conn]); n < 7000 {
+			if n := m.Counts().Sessions; n < 7000 {
 				m.t.Fatalf("%d sessions", n)
 			}
 			step("the end of the connection", func() { m.ConnClosed(conn) })
@@ -181,15 +172,15 @@ func TestWork(t *testing.T) {
 			b := m.client(1)
 			step("LOCK", func() {
 				_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
-				m.want(e, ErrDenied)
+				m.want(e, state.ErrDenied)
 			})
-			step("CLOSE", func() { m.want(m.Close(a.c, id, m.key(0)), OK) })
-			m.pass(2 * m.cfg.FairFor) // it is the other's turn
+			step("CLOSE", func() { m.want(m.Close(a.c, id, m.key(0)), state.OK) })
+			m.pass(2 * fairFor) // it is the other's turn
 			id = m.open(a, 0, 0)
 			m.lockers(a, id, 0, l.Locks/2-100, true)
 			step("a restart", func() { m.ready("client0", 2) })
 			_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
-			m.want(e, OK)
+			m.want(e, state.OK)
 		},
 		"lock owners of one range": func(m *many, step func(string, func())) {
 			for c := range 3 {
@@ -200,22 +191,22 @@ func TestWork(t *testing.T) {
 			id := m.open(b, 0, 0)
 			step("LOCK to read", func() {
 				_, e := m.lock(b, id, 0, 0, false, 0, toEOF)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			})
 			step("LOCK to write", func() {
 				_, e := m.lock(b, id, 1, 0, true, 0, toEOF)
-				m.want(e, ErrDenied)
+				m.want(e, state.ErrDenied)
 			})
 			step("LOCKT", func() {
 				_, e := m.TestLock(b.c, []byte("other"), m.key(0), true, 0, toEOF)
-				m.want(e, ErrDenied)
+				m.want(e, state.ErrDenied)
 			})
 			m.pass(lease + 1)
 			_, e := b.renew()
-			m.want(e, OK)
+			m.want(e, state.OK)
 			step("LOCK of what silent ones have", func() {
 				_, e := m.lock(b, id, 0, 0, true, 0, toEOF)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			})
 		},
 		"ranges of an owner": func(m *many, step func(string, func())) {
@@ -223,13 +214,13 @@ func TestWork(t *testing.T) {
 			id := m.open(a, 0, 0)
 			for i := range l.Ranges {
 				_, e := m.lock(a, id, 0, 0, true, uint64(2*i), 1)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			}
 			_, e := m.lock(a, id, 0, 0, true, uint64(2*l.Ranges), 1)
-			m.want(e, ErrServerFault)
+			m.want(e, state.ErrServerFault)
 			step("a LOCK of all", func() {
 				_, e := m.lock(a, id, 0, 0, true, 0, toEOF)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			})
 		},
 		"opens of a client": func(m *many, step func(string, func())) {
@@ -242,8 +233,8 @@ func TestWork(t *testing.T) {
 			step("Snapshot", func() { m.Snapshot(1000) })
 			m.pass(lease + 1)
 			_, e := b.renew()
-			m.want(e, OK)
-			step("an eviction", func() { m.want(m.Evict(a.c.ID()), OK) })
+			m.want(e, state.OK)
+			step("an eviction", func() { m.want(m.Evict(a.c.ID()), state.OK) })
 			if n := m.Counts().Opens; n != 1 {
 				m.t.Errorf("%d opens are left", n)
 			}
@@ -251,20 +242,20 @@ func TestWork(t *testing.T) {
 		"opens of a file": func(m *many, step func(string, func())) {
 			a := m.client(0)
 			for i := range l.Opens - 1 {
-				_, _, e := m.Open(a.c, OpenArgs{Owner: fmt.Append(nil, i), File: m.key(0), Access: Read, Deny: Access(i%2) << 1})
-				m.want(e, OK)
+				_, _, e := m.Open(a.c, state.OpenArgs{Owner: fmt.Append(nil, i), File: m.key(0), Access: state.Read, Deny: state.Access(i%2) << 1})
+				m.want(e, state.OK)
 			}
 			b := m.client(1)
 			step("OPEN that denies", func() {
-				_, _, e := m.Open(b.c, OpenArgs{Owner: []byte("o"), File: m.key(0), Access: Write, Deny: Read})
-				m.want(e, ErrShareDenied)
+				_, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("o"), File: m.key(0), Access: state.Write, Deny: state.Read})
+				m.want(e, state.ErrShareDenied)
 			})
-			step("WRITE of version 3", func() { m.Denies(m.key(0), Write) })
+			step("WRITE of version 3", func() { m.Denies(m.key(0), state.Write) })
 			step("Find", func() { m.Find(m.key(0)) })
 			m.pass(lease + 1)
 			step("OPEN that takes it", func() {
-				_, _, e := m.Open(b.c, OpenArgs{Owner: []byte("o"), File: m.key(0), Access: Both, Deny: Both})
-				m.want(e, OK)
+				_, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("o"), File: m.key(0), Access: state.Both, Deny: state.Both})
+				m.want(e, state.OK)
 			})
 		},
 		"a log that has become long": func(m *many, step func(string, func())) {
@@ -295,7 +286,7 @@ func TestWork(t *testing.T) {
 			step("Snapshot", func() { m.Snapshot(1000) })
 			step("one too many", func() {
 				_, e := m.exchangeFrom("11.0.0.1:700", "new", 1)
-				m.want(e, ErrDelay)
+				m.want(e, state.ErrDelay)
 			})
 			m.pass(lease + 1)
 			step("the end of leases", func() { m.Expire() })
@@ -309,11 +300,11 @@ func TestWork(t *testing.T) {
 		"clients that are not confirmed": func(m *many, step func(string, func())) {
 			for c := range l.Clients * 2 {
 				_, e := m.exchange(fmt.Sprint(c), 1)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			}
 			step("one more", func() {
 				_, e := m.exchangeFrom("11.0.0.1:700", "new", 1)
-				m.want(e, OK)
+				m.want(e, state.OK)
 			})
 			m.pass(lease + 1)
 			step("the end of leases", func() { m.Expire() })
@@ -321,13 +312,12 @@ func TestWork(t *testing.T) {
 	}
 	for name, fill := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := &many{newWorld(t, Limits{}).unlogged(), t}
-			m.cfg.LockFree = nil
+			m := &many{newWorld(t, state.Limits{}).unlogged(), t, map[int]*node{}}
 			most, longest := map[string]int{}, map[string]time.Duration{}
 			fill(m, func(what string, do func()) {
 				t.Helper()
 				begin := time.Now()
-				steps := m.mostSteps(do)
+				steps := m.MostSteps(do)
 				longest[what] = max(longest[what], time.Since(begin))
 				if most[what] = max(most[what], steps); steps > workMax || steps == 0 {
 					t.Errorf("%s takes %d steps under one lock", what, steps)
@@ -340,7 +330,7 @@ func TestWork(t *testing.T) {
 
 // fill has the tables of opens, locks and waiters be near their limits. Client 0 has nothing.
 func (m *many) fill() {
-	l := m.cfg.Limits
+	l := m.LimitsOf()
 	m.client(0)
 	for i := range l.AllOpens * 3 / 4 {
 		n := i % 1000
@@ -351,21 +341,21 @@ func (m *many) fill() {
 		id := m.open(a, i, i)
 		if i < l.AllLocks/3 {
 			_, e := m.lock(a, id, i, i, true, 0, 1)
-			m.want(e, OK)
+			m.want(e, state.OK)
 		}
 	}
 	a := m.client(1001) // a lock owner with many ranges
 	id := m.open(a, 0, l.AllOpens)
 	for i := range l.Ranges {
 		_, e := m.lock(a, id, 0, l.AllOpens, true, uint64(2*i), 1)
-		m.want(e, OK)
+		m.want(e, state.OK)
 	}
 	for c := range l.AllWaiters / l.Waiters * 3 / 4 {
 		a, f := m.client(1002+c), c*l.Waiters/l.FileWaiters
 		id := m.open(a, 0, f)
 		for i := range l.Waiters {
 			_, e := m.lock(a, id, i, f, true, 0, 1)
-			m.want(e, ErrDenied)
+			m.want(e, state.ErrDenied)
 		}
 	}
 }
@@ -387,20 +377,20 @@ func (r releasing) Release() { r() }
 // What a client held excludes nobody from the moment on at which the client is gone, though it goes in steps;
 // and none of it can be found any more.
 func TestVoid(t *testing.T) {
-	const opens = 4 * stepWork
+	const opens = 4 * state.StepWork
 	for name, end := range map[string]func(m *many, a *node){
-		"evicted":       func(m *many, a *node) { m.want(m.Evict(a.c.ID()), OK) },
+		"evicted":       func(m *many, a *node) { m.want(m.Evict(a.c.ID()), state.OK) },
 		"started again": func(m *many, _ *node) { m.ready("a", 2) },
 		"silent":        func(m *many, _ *node) { m.pass(2 * courtesy); m.Expire() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &many{newWorld(t, Limits{}), t}
+			m := &many{newWorld(t, state.Limits{}), t, map[int]*node{}}
 			a := m.ready("a", 1)
-			ids, locks := make([]Stateid, opens), make([]Stateid, opens)
+			ids, locks := make([]state.Stateid, opens), make([]state.Stateid, opens)
 			within := 0
 			for i := range opens {
 				held := releasing(func() {
-					if within++; within != stepWork {
+					if within++; within != state.StepWork {
 						return
 					}
 					n := m.Counts().Opens
@@ -409,22 +399,22 @@ func TestVoid(t *testing.T) {
 					}
 					b := m.ready("b", 1)
 					for i := range opens {
-						id, _, e := m.Open(b.c, OpenArgs{Owner: []byte("b"), File: m.key(i), Access: Both, Deny: Both})
-						m.want(e, OK)
-						if _, e := m.lock(b, id, 0, i, true, 0, toEOF); e != OK {
+						id, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("b"), File: m.key(i), Access: state.Both, Deny: state.Both})
+						m.want(e, state.OK)
+						if _, e := m.lock(b, id, 0, i, true, 0, toEOF); e != state.OK {
 							t.Fatalf("LOCK of file %d: %v", i, e)
 						}
-						m.want(m.TestStateid(a.c, ids[i]), ErrBadStateid)
-						m.want(m.TestStateid(a.c, locks[i]), ErrBadStateid)
-						m.want(m.FreeStateid(a.c, locks[i]), ErrDeadSession)
+						m.want(m.TestStateid(a.c, ids[i]), state.ErrBadStateid)
+						m.want(m.TestStateid(a.c, locks[i]), state.ErrBadStateid)
+						m.want(m.FreeStateid(a.c, locks[i]), state.ErrDeadSession)
 						_, e = m.Unlock(a.c, locks[i], m.key(i), 0, 1)
-						m.want(e, ErrDeadSession)
+						m.want(e, state.ErrDeadSession)
 					}
 				})
-				id, _, e := m.Open(a.c, OpenArgs{Owner: []byte("a"), File: m.key(i), Access: Read, Deny: Both, Descriptor: held})
-				m.want(e, OK)
+				id, _, e := m.Open(a.c, state.OpenArgs{Owner: []byte("a"), File: m.key(i), Access: state.Read, Deny: state.Both, Descriptor: held})
+				m.want(e, state.OK)
 				lock, e := m.lock(a, id, 0, i, false, 0, 1)
-				m.want(e, OK)
+				m.want(e, state.OK)
 				ids[i], locks[i] = id, lock
 			}
 			end(m, a)
@@ -438,17 +428,17 @@ func TestVoid(t *testing.T) {
 
 // A CLOSE releases its locks in steps, and at once.
 func TestVoidLocks(t *testing.T) {
-	m := &many{newWorld(t, Limits{}).unlogged(), t}
+	m := &many{newWorld(t, state.Limits{}).unlogged(), t, map[int]*node{}}
 	a, b := m.ready("a", 1), m.ready("b", 1)
 	const waiting = 100
 	id := m.open(a, 0, 0)
-	m.lockers(a, id, 0, 4*stepWork, true)
+	m.lockers(a, id, 0, 4*state.StepWork, true)
 	idb := m.open(b, 0, 0)
 	for i := range waiting {
 		_, e := m.lock(b, idb, i, 0, true, uint64(i), 1)
-		m.want(e, ErrDenied)
+		m.want(e, state.ErrDenied)
 	}
-	m.want(m.Close(a.c, id, m.key(0)), OK)
+	m.want(m.Close(a.c, id, m.key(0)), state.OK)
 	if len(m.free) != waiting {
 		t.Errorf("%d of %d waiters were told", len(m.free), waiting)
 	}

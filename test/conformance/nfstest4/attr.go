@@ -25,6 +25,7 @@ var attrTests = []test{
 	{"change of directories", testChangeInfo},
 	{"file systems", testFSID},
 	{"access", testAccess},
+	{"time of birth", testBirth},
 	{"umask", testUmask},
 	{"umask elsewhere", testUmaskElsewhere},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -243,4 +244,57 @@ func testChangeByOthers(e *env) {
 		}
 		last = now
 	}
+}
+
+// Section 5.8.2.36: the time of birth never changes, whatever shows it. Version 4.2 has it, where the disk does.
+func testBirth(e *env) {
+	c := e.in42()
+	one := nfs4.BitmapOf(nfs4.AttrTimeCreate)
+	set := op{nfs4.OpSetattr, append(make(raw, 16), fattr(nfs4.AttrTimeCreate, make([]byte, 12)...)...), &nfs4.SetattrRes{}}
+	if a := c.attr([]op{putfh(e.dir)}, nfs4.AttrSupportedAttrs, nfs4.AttrTimeCreate); !a.SupportedAttrs.Has(nfs4.AttrTimeCreate) {
+		c.refused([]op{putfh(e.dir), set}, nfs4.ErrAttrNotSupp, nfs4.ErrInval)
+		if a.Mask.Has(nfs4.AttrTimeCreate) {
+			e.Error("time_create is not supported, and given")
+		}
+		e.Skip("named skip: time of birth: the file system of the volume has none")
+	}
+	if a := e.in(1).attr([]op{putfh(e.dir)}, nfs4.AttrSupportedAttrs, nfs4.AttrTimeCreate); a.SupportedAttrs.Has(nfs4.AttrTimeCreate) || a.Mask.Has(nfs4.AttrTimeCreate) {
+		e.Error("version 4.1 has time_create")
+	}
+	began := time.Now()
+	fh, id := e.opened(c, "f", "content")
+	dir := c.fh(putfh(e.dir), mkdir("d"))
+	c.ok(putfh(e.dir), symlink("l", "f"))
+	born := map[string]nfs4.Time{}
+	for name, ops := range map[string][]op{"f": {putfh(fh)}, "d": {putfh(dir)}, "l": {putfh(e.dir), lookup("l")}} {
+		born[name] = c.attr(ops, nfs4.AttrTimeCreate).TimeCreate
+		if at := time.Unix(born[name].Sec, int64(born[name].Nsec)); at.Before(began.Add(-time.Minute)) || at.After(began.Add(time.Minute)) {
+			e.Errorf("%s was made at %v, and the time is %v", name, at, began)
+		}
+	}
+	check := func(when string) {
+		e.Helper()
+		for name, want := range born {
+			for how, ops := range map[string][]op{"lookup": {putfh(e.dir), lookup(name)}, "handle": {putfh(c.fh(putfh(e.dir), lookup(name)))}} {
+				if got := c.attr(ops, nfs4.AttrTimeCreate, nfs4.AttrChange, nfs4.AttrMode).TimeCreate; got != want {
+					e.Errorf("%s, %s by %s: %v, was %v", when, name, how, got, want)
+				}
+			}
+		}
+		for _, entry := range c.list(e.dir, nfs4.ReaddirArgs{DirCount: 8192, MaxCount: 8192, Request: one.Or(nfs4.BitmapOf(nfs4.AttrType))}) {
+			if attrs, err := entry.Attr.Attrs(); err != nil || attrs.TimeCreate != born[string(entry.Name)] {
+				e.Errorf("%s, %s in a listing: %v, %v", when, entry.Name, attrs.TimeCreate, err)
+			}
+		}
+	}
+	check("at once")
+	time.Sleep(200 * time.Millisecond) // from then on attributes are remembered
+	check("later")
+	check("again")
+	c.ok(putfh(fh), write(id, 0, "changed"), setattr(id, mode(0o600)), setattr(id, nfs4.Sattr{
+		Mask: nfs4.BitmapOf(nfs4.AttrTimeModifySet), TimeModify: nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: 1}},
+	}))
+	check("changed")
+	c.refused([]op{putfh(fh), set}, nfs4.ErrInval, nfs4.ErrAttrNotSupp)
+	check("refused")
 }
