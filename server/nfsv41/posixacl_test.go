@@ -1,6 +1,7 @@
 package nfsv41
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -83,7 +84,7 @@ func parseACL(text string) (acl []inode.ACLEntry) {
 
 func sameACEs(a, b []nfs4.ACE) bool {
 	return slices.EqualFunc(a, b, func(a, b nfs4.ACE) bool {
-		return a.Type == b.Type && a.Flag == b.Flag && a.Mask == b.Mask && string(a.Who) == string(b.Who)
+		return a.Type == b.Type && a.Flag == b.Flag && a.Mask == b.Mask && bytes.Equal(a.Who, b.Who)
 	})
 }
 
@@ -169,17 +170,29 @@ func TestPosixACLsRefused(t *testing.T) {
 		ofDir bool
 		want  nfs4.Status
 	}{
-		{"U::OWNER@:r", false, nfs4.ErrAttrNotSupp}, {"L::OWNER@:r", false, nfs4.ErrAttrNotSupp},
-		{"A:f:OWNER@:r", false, nfs4.ErrAttrNotSupp}, {"A:d:OWNER@:r", false, nfs4.ErrAttrNotSupp},
-		{"A:i:OWNER@:r", true, nfs4.ErrAttrNotSupp}, {"A:fdn:OWNER@:r", true, nfs4.ErrAttrNotSupp},
-		{"A:S:OWNER@:r", true, nfs4.ErrAttrNotSupp}, {"A:I:OWNER@:r", true, nfs4.ErrAttrNotSupp},
+		{"U::OWNER@:r", false, nfs4.ErrAttrNotSupp},
+		{"L::OWNER@:r", false, nfs4.ErrAttrNotSupp},
+		{"A:f:OWNER@:r", false, nfs4.ErrAttrNotSupp},
+		{"A:d:OWNER@:r", false, nfs4.ErrAttrNotSupp},
+		{"A:i:OWNER@:r", true, nfs4.ErrAttrNotSupp},
+		{"A:fdn:OWNER@:r", true, nfs4.ErrAttrNotSupp},
+		{"A:S:OWNER@:r", true, nfs4.ErrAttrNotSupp},
+		{"A:I:OWNER@:r", true, nfs4.ErrAttrNotSupp},
 		{"A::OWNER@:?", false, nfs4.ErrAttrNotSupp},
-		{"D::EVERYONE@:t", false, nfs4.ErrAttrNotSupp}, {"D::5:c", false, nfs4.ErrAttrNotSupp},
-		{"D:g:5:c", false, nfs4.ErrAttrNotSupp}, {"D::OWNER@:T", false, nfs4.ErrAttrNotSupp}, {"D::OWNER@:C", false, nfs4.ErrAttrNotSupp},
+		{"D::EVERYONE@:t", false, nfs4.ErrAttrNotSupp},
+		{"D::5:c", false, nfs4.ErrAttrNotSupp},
+		{"D:g:5:c", false, nfs4.ErrAttrNotSupp},
+		{"D::OWNER@:T", false, nfs4.ErrAttrNotSupp},
+		{"D::OWNER@:C", false, nfs4.ErrAttrNotSupp},
 		{"A::OWNER@:r D:fdi:GROUP@:t", true, nfs4.ErrAttrNotSupp},
-		{"A::alice@example.com:r", false, nfs4.ErrBadOwner}, {"A:::r", false, nfs4.ErrBadOwner}, {"A::05:r", false, nfs4.ErrBadOwner},
-		{"A::-1:r", false, nfs4.ErrBadOwner}, {"A::4294967295:r", false, nfs4.ErrBadOwner}, {"A:g:4294967296:r", false, nfs4.ErrBadOwner},
-		{"A::INTERACTIVE@:r", false, nfs4.ErrBadOwner}, {"A::owner@:r", false, nfs4.ErrBadOwner},
+		{"A::alice@example.com:r", false, nfs4.ErrBadOwner},
+		{"A:::r", false, nfs4.ErrBadOwner},
+		{"A::05:r", false, nfs4.ErrBadOwner},
+		{"A::-1:r", false, nfs4.ErrBadOwner},
+		{"A::4294967295:r", false, nfs4.ErrBadOwner},
+		{"A:g:4294967296:r", false, nfs4.ErrBadOwner},
+		{"A::INTERACTIVE@:r", false, nfs4.ErrBadOwner},
+		{"A::owner@:r", false, nfs4.ErrBadOwner},
 	} {
 		got, err := posixACLs(parseACEs(tt.aces, tt.ofDir), tt.ofDir)
 		if status := statusOf(err); status != tt.want || got.Default != nil {
@@ -237,7 +250,7 @@ func (s somebody) byACEs(aces []nfs4.ACE, flag func(*nfs4.ACE) bool) (allowed ui
 	var denied uint32
 	for i := range aces {
 		a := &aces[i]
-		is := false
+		var is bool
 		switch who := string(a.Who); {
 		case who == whoOwner:
 			is = s.owner

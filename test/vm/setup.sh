@@ -37,6 +37,7 @@ look() { # $1: a root to look in besides this machine's own
 	need git "$1/usr/bin/git" git
 	need setfattr "$1/usr/bin/setfattr" attr
 	need setfacl "$1/usr/bin/setfacl" acl
+	need nfs4_setfacl "$1/usr/bin/nfs4_setfacl" nfs4-acl-tools
 	need rsync "$1/usr/bin/rsync" rsync
 	need gcc "$1/usr/bin/gcc" gcc
 	need make "$1/usr/bin/make" make

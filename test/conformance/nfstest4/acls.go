@@ -1,6 +1,7 @@
 package nfstest4
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -90,7 +91,7 @@ func (c *client) aclIs(fh nfs4.FH, want ...nfs4.ACE) {
 	got := c.attr([]op{putfh(fh)}, nfs4.AttrACL).ACL
 	const rights = nfs4.ACEReadData | nfs4.ACEWriteData | nfs4.ACEAppendData | nfs4.ACEExecute
 	if !slices.EqualFunc(got, want, func(a, b nfs4.ACE) bool {
-		return a.Type == b.Type && a.Flag == b.Flag && string(a.Who) == string(b.Who) && (a.Mask^b.Mask)&rights == 0
+		return a.Type == b.Type && a.Flag == b.Flag && bytes.Equal(a.Who, b.Who) && (a.Mask^b.Mask)&rights == 0
 	}) {
 		c.Errorf("the ACL is\n%s, want\n%s", showACEs(got), showACEs(want))
 	}

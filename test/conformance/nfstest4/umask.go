@@ -34,9 +34,13 @@ func waysToMake() []made {
 		}
 	}
 	return []made{
-		{"OPEN unchecked", byOpen(nfs4.Unchecked), false}, {"OPEN guarded", byOpen(nfs4.Guarded), false},
-		{"OPEN exclusive", byOpen(nfs4.ExclusiveAttrs), false}, {"directory", byCreate(nfs4.TypeDir), false},
-		{"fifo", byCreate(nfs4.TypeFIFO), false}, {"socket", byCreate(nfs4.TypeSock), false}, {"link", byCreate(nfs4.TypeLnk), true},
+		{"OPEN unchecked", byOpen(nfs4.Unchecked), false},
+		{"OPEN guarded", byOpen(nfs4.Guarded), false},
+		{"OPEN exclusive", byOpen(nfs4.ExclusiveAttrs), false},
+		{"directory", byCreate(nfs4.TypeDir), false},
+		{"fifo", byCreate(nfs4.TypeFIFO), false},
+		{"socket", byCreate(nfs4.TypeSock), false},
+		{"link", byCreate(nfs4.TypeLnk), true},
 	}
 }
 
