@@ -79,6 +79,7 @@ var only4 = map[string]string{
 	"TestVersion42":          "programs on a mount of version 4.2",
 	"TestTwoMounts42":        "two mounts of version 4.2",
 	"TestACLs4":              "nfs4-acl-tools are for version 4",
+	"TestBirth":              "version 3 has no time of birth",
 	"TestXattrs":             "version 3 has no extended attributes",
 	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
 	"TestFinderChanges":      "its locks are between two nodes of version 4",
