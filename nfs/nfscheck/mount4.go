@@ -17,7 +17,7 @@ type session4 struct {
 	*session
 
 	minors   []uint32 // versions to try: the first is in use
-	owner    []byte // this client's co_ownerid
+	owner    []byte   // this client's co_ownerid
 	verifier nfs4.Verifier
 	clientID uint64
 	id       nfs4.SessionID

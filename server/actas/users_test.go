@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/podnas/podnas/server/actas"
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
 )
 
 // needIdentities skips where threads can't act as other users.

@@ -1,4 +1,4 @@
-package nfsv41
+package nfsv41_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -25,13 +26,13 @@ func TestHandover(t *testing.T) {
 	}{
 		{name: "as it was", change: func(*life, func(string) string, []byte) {}, opens: 2},
 		{name: "of an older run", change: func(l *life, file func(string) string, older []byte) {
-			l.do(os.WriteFile(file(handoverFile), older, 0o600))
+			l.do(os.WriteFile(file(nfsv41.HandoverFile), older, 0o600))
 		}, grace: true},
 		{name: "without the number of the run", change: func(l *life, file func(string) string, _ []byte) {
-			l.do(os.Remove(filepath.Join(file(".."), runFile)))
+			l.do(os.Remove(filepath.Join(file(".."), nfsv41.RunFile)))
 		}, grace: true},
 		{name: "with a damaged number", change: func(l *life, file func(string) string, _ []byte) {
-			l.do(os.WriteFile(filepath.Join(file(".."), runFile), nil, 0o600))
+			l.do(os.WriteFile(filepath.Join(file(".."), nfsv41.RunFile), nil, 0o600))
 		}, grace: true},
 		{name: "a client is not on the list", change: func(l *life, file func(string) string, _ []byte) {
 			l.do(os.Remove(file(entries(l)[0])))
@@ -45,33 +46,34 @@ func TestHandover(t *testing.T) {
 			l.do(os.WriteFile(file(entries(l)[0]), b, 0o600))
 		}, opens: 2},
 		{name: "damaged", change: func(l *life, file func(string) string, _ []byte) {
-			b, err := os.ReadFile(file(handoverFile))
+			b, err := os.ReadFile(file(nfsv41.HandoverFile))
 			l.do(err)
-			l.do(os.WriteFile(file(handoverFile), bytes.Replace(b, []byte(`"access":1`), []byte(`"access":3`), 1), 0o600))
-		}, grace: true, aside: handoverFile + ".damaged-1"},
+			l.do(os.WriteFile(file(nfsv41.HandoverFile), bytes.Replace(b, []byte(`"access":1`), []byte(`"access":3`), 1), 0o600))
+		}, grace: true, aside: nfsv41.HandoverFile + ".damaged-1"},
 		{name: "with something after it", change: func(l *life, file func(string) string, _ []byte) {
-			b, err := os.ReadFile(file(handoverFile))
+			b, err := os.ReadFile(file(nfsv41.HandoverFile))
 			l.do(err)
-			l.do(os.WriteFile(file(handoverFile), append(b, 0), 0o600))
-		}, grace: true, aside: handoverFile + ".damaged-1"},
+			l.do(os.WriteFile(file(nfsv41.HandoverFile), append(b, 0), 0o600))
+		}, grace: true, aside: nfsv41.HandoverFile + ".damaged-1"},
 		{name: "it contradicts itself", change: func(l *life, file func(string) string, _ []byte) {
-			b, err := os.ReadFile(file(handoverFile))
+			b, err := os.ReadFile(file(nfsv41.HandoverFile))
 			l.do(err)
 			head, _, _ := state.CutFrame(b)
-			l.do(os.WriteFile(file(handoverFile), state.AppendFrame(state.AppendFrame(nil, head), []byte(`{"open":{"client":1}}`)), 0o600))
+			l.do(os.WriteFile(file(nfsv41.HandoverFile), state.AppendFrame(state.AppendFrame(nil, head), []byte(`{"open":{"client":1}}`)), 0o600))
 		}, grace: true},
 		{name: "a log", change: func(l *life, file func(string) string, _ []byte) {
 			s := l.start() // goes on, and dies
-			b, err := os.ReadFile(filepath.Join(l.cfg.StateLog, s.stateLog.name))
-			l.do(errors.Join(err, os.Remove(filepath.Join(l.cfg.StateLog, s.stateLog.name))))
-			l.do(os.WriteFile(file(handoverFile), b, 0o600))
+			name, _ := s.LogFile()
+			b, err := os.ReadFile(filepath.Join(l.cfg.StateLog, name))
+			l.do(errors.Join(err, os.Remove(filepath.Join(l.cfg.StateLog, name))))
+			l.do(os.WriteFile(file(nfsv41.HandoverFile), b, 0o600))
 		}, grace: true},
 		{name: "another disk's", change: func(l *life, _ func(string) string, _ []byte) {
 			l.cfg.Key = locate.NewKey([]byte("another key"))
 		}, grace: true},
 		{name: "a folder", change: func(l *life, file func(string) string, _ []byte) {
-			l.do(errors.Join(os.Remove(file(handoverFile)), os.MkdirAll(filepath.Join(file(handoverFile), "x"), 0o700)))
-		}, grace: true, aside: handoverFile + ".damaged-1"},
+			l.do(errors.Join(os.Remove(file(nfsv41.HandoverFile)), os.MkdirAll(filepath.Join(file(nfsv41.HandoverFile), "x"), 0o700)))
+		}, grace: true, aside: nfsv41.HandoverFile + ".damaged-1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLife(t)
@@ -80,14 +82,14 @@ func TestHandover(t *testing.T) {
 			l.open(s, "one")
 			l.open(s, "two")
 			s.Stop()
-			older, err := os.ReadFile(file(handoverFile))
+			older, err := os.ReadFile(file(nfsv41.HandoverFile))
 			l.do(err)
 			l.start().Stop() // the list is the same
 			tt.change(l, file, older)
 
 			s = l.start()
-			if n := s.state.Counts(); n.Opens != tt.opens || s.state.InGrace() != tt.grace {
-				t.Errorf("%d open files, want %d; grace %v, want %v\n%s", n.Opens, tt.opens, s.state.InGrace(), tt.grace, l.said)
+			if n := s.State().Counts(); n.Opens != tt.opens || s.State().InGrace() != tt.grace {
+				t.Errorf("%d open files, want %d; grace %v, want %v\n%s", n.Opens, tt.opens, s.State().InGrace(), tt.grace, l.said)
 			}
 			aside, _ := filepath.Glob(file("*.damaged-*"))
 			if tt.aside == "" && len(aside) > 0 || tt.aside != "" && (len(aside) != 1 || !strings.HasSuffix(aside[0], tt.aside)) {
@@ -96,7 +98,7 @@ func TestHandover(t *testing.T) {
 			if tt.opens > 0 && len(entries(l)) != 2 {
 				t.Errorf("the list has %v", entries(l))
 			}
-			if _, err := os.Lstat(file(handoverFile)); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Lstat(file(nfsv41.HandoverFile)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("it is there still: %v", err)
 			}
 			s.Stop()
@@ -107,18 +109,18 @@ func TestHandover(t *testing.T) {
 // A handover that is cut anywhere is put aside, and clients reclaim what they had.
 func TestHandoverCut(t *testing.T) {
 	l := newLife(t)
-	file := filepath.Join(l.cfg.Tracking, handoverFile)
+	file := filepath.Join(l.cfg.Tracking, nfsv41.HandoverFile)
 	s := l.start()
 	l.open(s, "one")
 	s.Stop()
 	whole, err := os.ReadFile(file)
 	l.do(err)
-	number, err := os.ReadFile(filepath.Join(l.cfg.Tracking, "..", runFile))
+	number, err := os.ReadFile(filepath.Join(l.cfg.Tracking, "..", nfsv41.RunFile))
 	l.do(err)
 	for i := range whole {
-		l.do(errors.Join(os.WriteFile(file, whole[:i], 0o600), os.WriteFile(filepath.Join(l.cfg.Tracking, "..", runFile), number, 0o600)))
+		l.do(errors.Join(os.WriteFile(file, whole[:i], 0o600), os.WriteFile(filepath.Join(l.cfg.Tracking, "..", nfsv41.RunFile), number, 0o600)))
 		s := l.start()
-		if n := s.state.Counts(); n.Opens > 0 || !n.InGrace {
+		if n := s.State().Counts(); n.Opens > 0 || !n.InGrace {
 			t.Fatalf("%d of %d bytes: %+v", i, len(whole), n)
 		}
 		l.do(os.Remove(file + ".damaged-1"))
@@ -129,26 +131,24 @@ func TestHandoverCut(t *testing.T) {
 // has begun to serve.
 func TestHandoverKilled(t *testing.T) {
 	l := newLife(t)
-	goesOn := func(s *Server, when string, sessions int) {
+	goesOn := func(s *nfsv41.Server, when string, sessions int) {
 		t.Helper()
-		if n := s.state.Counts(); n.InGrace || n.Opens != 1 || n.Sessions != sessions {
+		if n := s.State().Counts(); n.InGrace || n.Opens != 1 || n.Sessions != sessions {
 			t.Errorf("%s: %+v; it says %s", when, n, l.said)
 		}
 	}
 	// begin is what Begin does, until a step.
-	begin := func(steps int) *Server {
+	begin := func(steps int) *nfsv41.Server {
 		t.Helper()
 		l.said.Reset()
-		s, err := New(l.cfg)
+		s, err := nfsv41.New(l.cfg)
 		l.do(err)
-		for _, step := range []func() error{func() error { s.startLog(); return nil }, s.run.record, s.tracking.forgetHandover}[:steps] {
-			l.do(step())
-		}
+		l.do(s.BeginUntil(steps))
 		return s
 	}
 	s := l.start()
 	l.open(s, "one")
-	l.do(s.handOver()) // and the log is there
+	l.do(s.HandOver()) // and the log is there
 	goesOn(begin(0), "handed over", 1)
 	goesOn(begin(1), "looked at by another", 1)
 	goesOn(begin(2), "which has begun a log", 1)
@@ -189,14 +189,14 @@ func TestBeginOnFullDisk(t *testing.T) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
 	s = l.start()
-	if n := s.state.Counts(); n.Opens != 1 || s.StateLogFailed() == nil {
+	if n := s.State().Counts(); n.Opens != 1 || s.StateLogFailed() == nil {
 		t.Errorf("%+v, the log: %v; it says %s", n, s.StateLogFailed(), l.said)
 	}
-	s.watchLog()
+	s.WatchLog()
 	l.do(os.Remove(full))
 	l.open(s, "two")
 	died := l.start()
-	if n := died.state.Counts(); !n.InGrace || died.wentOn {
+	if n := died.State().Counts(); !n.InGrace || died.WentOn() {
 		t.Errorf("after it has died: %+v; it says %s", n, l.said)
 	}
 }

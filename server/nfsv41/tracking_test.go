@@ -1,4 +1,4 @@
-package nfsv41
+package nfsv41_test
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -22,7 +23,7 @@ var discard = slog.New(slog.DiscardHandler)
 // The next server knows who had state, whatever the owner's bytes are, and nothing half written.
 func TestTracking(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clients")
-	r, had, err := openTracking(dir, nil, discard)
+	r, had, err := nfsv41.OpenTracking(dir, nil, discard)
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
@@ -41,7 +42,7 @@ func TestTracking(t *testing.T) {
 	if err := os.WriteFile(half, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, had, err = openTracking(dir, nil, discard)
+	_, had, err = nfsv41.OpenTracking(dir, nil, discard)
 	slices.SortFunc(had, func(a, b state.TrackedClient) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	if err != nil || !reflect.DeepEqual(had, entries[:2]) {
 		t.Errorf("%v, %v, want %v", had, err, entries[:2])
@@ -65,7 +66,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r, _, err := openTracking(dir, nil, discard)
+	r, _, err := nfsv41.OpenTracking(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before)); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if _, had, err := openTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{again}) {
+	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{again}) {
 		t.Errorf("%v, %v, want %v", had, err, again)
 	}
 }
@@ -90,7 +91,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 // The first OPENs of a client come at the same time, and each adds it.
 func TestTrackingAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	r, _, err := openTracking(dir, nil, discard)
+	r, _, err := nfsv41.OpenTracking(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestTrackingAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, had, err := openTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{e}) {
+	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{e}) {
 		t.Errorf("%v, %v, want %v", had, err, e)
 	}
 }
@@ -136,7 +137,7 @@ func TestDamagedTracking(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				_, had, err := openTracking(dir, nil, discard)
+				_, had, err := nfsv41.OpenTracking(dir, nil, discard)
 				if err != nil || !reflect.DeepEqual(had, []state.TrackedClient{{ClientID: 1, Owner: "node"}}) {
 					t.Fatalf("%v, %v", had, err)
 				}
@@ -153,7 +154,7 @@ func TestDamagedTracking(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "nobody.json"), []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, had, err := openTracking(dir, nil, discard); err != nil || len(had) > 0 {
+	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || len(had) > 0 {
 		t.Errorf("a file that is no client's: %v, %v", had, err)
 	}
 }
@@ -164,7 +165,7 @@ func TestTrackingLink(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(outside, "file"), nil, 0o600), os.Symlink(outside, dir)); err != nil {
 		t.Fatal(err)
 	}
-	if _, had, err := openTracking(dir, nil, discard); err != nil || len(had) > 0 {
+	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || len(had) > 0 {
 		t.Errorf("%v, %v", had, err)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "file")); err != nil {
@@ -177,7 +178,7 @@ func TestTrackingAsCaller(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to act as another")
 	}
-	r, _, err := openTracking(filepath.Join(t.TempDir(), "clients"), nil, discard)
+	r, _, err := nfsv41.OpenTracking(filepath.Join(t.TempDir(), "clients"), nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}

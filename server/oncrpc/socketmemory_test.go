@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/oncrpc"
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // A node's own connections have all that Linux gives; of the further ones of an address,

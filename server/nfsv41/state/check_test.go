@@ -91,6 +91,9 @@ func (s *State) Verify() error {
 		return fmt.Errorf("files have %d opens, clients %d", ofFiles, opens)
 	}
 	for conn, list := range s.sessions.conns {
+		if len(list) == 0 {
+			return fmt.Errorf("connection %s is remembered, and of no session", conn.Address())
+		}
 		for i, ses := range list {
 			if ses.gone || ses.findConn(conn) < 0 || ses.conns[ses.findConn(conn)].at != i {
 				return fmt.Errorf("connection %s is of a session that does not know it", conn.Address())

@@ -36,7 +36,7 @@ func (s *State) MostSteps(do func()) int {
 }
 
 // ByStateid returns the open or the locks that have a stateid, and what OPEN may come again: no call says it of one open among several of an owner.
-func (s *State) ByStateid(id Stateid) (o OpenInfo, again [2]Access, locks []LockInfo) {
+func (s *State) ByStateid(id Stateid) (o OpenInfo, again [2]Access, locks []RangeRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if open := s.opens.byNumber[s.opens.number(&id)]; open != nil && s.opens.openID(open) == id {
@@ -47,12 +47,12 @@ func (s *State) ByStateid(id Stateid) (o OpenInfo, again [2]Access, locks []Lock
 				}
 			}
 		}
-		return OpenInfo{File: open.file.key, ClientID: open.client.id, Owner: open.owner, Access: open.access, Deny: open.deny}, again, make([]LockInfo, len(open.locks))
+		return OpenInfo{File: open.file.key, ClientID: open.client.id, Owner: open.owner, Access: open.access, Deny: open.deny}, again, make([]RangeRecord, len(open.locks))
 	}
 	if l := s.locks.byNumber[s.opens.number(&id)]; l != nil && s.locks.lockID(l) == id {
 		o.ClientID = l.open.client.id
 		for _, r := range l.ranges {
-			locks = append(locks, LockInfo{Write: r.write, Offset: r.first, Length: r.length()})
+			locks = append(locks, RangeRecord{First: r.first, Last: r.last, Write: r.write})
 		}
 	}
 	return o, again, locks

@@ -30,7 +30,7 @@ func TestFormat1(t *testing.T) {
 	w.startLog()
 	w.ok()
 	all := w.WhatIsLeft()
-	facts := append(all.Facts, all.Waits...)
+	facts := slices.Concat(all.Facts, all.Waits)
 	for _, want := range []string{
 		"next stateid 6, in grace true, 2 awaited",
 		`"holder" may reclaim true by [bc8cc7a5b7d7900c]`,

@@ -195,10 +195,15 @@ func TestLogCopyFails(t *testing.T) {
 		do     func(w *world) error
 	}{
 		{"begin", 0, func(w *world) error {
-			for i := 0; len(w.LogGrown()) == 0; i++ {
-				w.ready(fmt.Sprint("long", i), 1)
+			for i := range 1000 {
+				select {
+				case <-w.LogGrown():
+					return w.CopyLog()
+				default:
+					w.ready(fmt.Sprint("long", i), 1)
+				}
 			}
-			return w.CopyLog()
+			return errors.New("nobody is told that the log has grown")
 		}},
 		{"a step", 1, func(w *world) error {
 			_, err := w.StepOfCopy()()

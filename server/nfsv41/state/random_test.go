@@ -132,7 +132,7 @@ func (r *runner) compareLocks(ml *mLocks) {
 	var cells [cells]byte
 	for _, rg := range ranges {
 		for k := range cells {
-			if rg.Offset <= cellStart(k) && (rg.Length == toEOF || cellEnd(k) <= rg.Offset+rg.Length-1) {
+			if rg.First <= cellStart(k) && cellEnd(k) <= rg.Last {
 				cells[k] = 'r'
 				if rg.Write {
 					cells[k] = 'w'
