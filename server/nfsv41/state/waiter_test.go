@@ -205,9 +205,9 @@ func TestTurnOfGoneClient(t *testing.T) {
 	w.onEvent = func() { // an eviction goes on after it
 		half = w.Counts().Opens > 2
 		_, _, e = third.lock(to, "l", 1, true, 0, toEOF)
-		w.want(e, state.OK)
 	}
 	w.want(w.Evict(waiter.c.ID()), state.OK)
+	w.want(e, state.OK)
 	if !half {
 		t.Fatal("it is removed whole")
 	}
