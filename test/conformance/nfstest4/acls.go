@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // aclTests are those of the attribute acl: RFC 8881 section 6.
@@ -75,6 +76,14 @@ func (e *env) needACLs() {
 			e.Error("acl is not supported, and it has one")
 		}
 		e.Skip("named skip: ACLs: the file system of the volume has none")
+	}
+	if _, lacks := e.target.Lacks[nfstest.FeatureIdentity]; lacks {
+		probe := e.file("probe", "")
+		r := e.do(putfh(probe), setACL(allow("OWNER@", aceRW), allow("1003", aceR)))
+		e.ok(putfh(e.dir), remove("probe"))
+		if r.status == nfs4.ErrInval {
+			e.Skip("named skip: ACLs: podnas is in a user namespace that has no other users")
+		}
 	}
 }
 

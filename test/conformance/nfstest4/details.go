@@ -189,7 +189,7 @@ func testExclusiveSize(e *env) {
 func testVerifyAll(e *env) {
 	fh := e.file("f", "content")
 	supported := e.attr([]op{putfh(fh)}, nfs4.AttrSupportedAttrs).SupportedAttrs
-	all := supported.Without(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrRdattrError,
+	all := supported.Without(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeUmask, nfs4.AttrRdattrError,
 		nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree)) // which others change
 	for _, mask := range []nfs4.Bitmap{all, nfs4.BitmapOf(nfs4.AttrSuppattrExclcreat), {}} {
 		now := e.fattr(fh, mask)
