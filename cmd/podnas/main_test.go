@@ -21,7 +21,8 @@ import (
 
 // podnas runs a command and returns what it prints.
 func podnas(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	var errs syncBuffer // client-go's log, which a process has one of, may still be written to
 	cmd := newCommand()
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader("")) // nobody is there
