@@ -31,37 +31,21 @@ func TestNativeConformance4(t *testing.T) {
 
 // TestRanges4 puts the native engine to what is new in version 4.2, on each file system, and for each way to
 // count what volumes use.
-func TestRanges4(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, disk string) {
-		t.Run("the kernel counts", func(t *testing.T) {
-			nfstest4.RunRanges(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
-		})
-		t.Run("the server counts", func(t *testing.T) {
-			nfstest4.RunRanges(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
-		})
-	})
-}
+func TestRanges4(t *testing.T) { onEachDisk(t, nfstest4.RunRanges) }
 
 // TestXattrs4 does the same for extended attributes.
-func TestXattrs4(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, disk string) {
-		t.Run("the kernel counts", func(t *testing.T) {
-			nfstest4.RunXattrs(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
-		})
-		t.Run("the server counts", func(t *testing.T) {
-			nfstest4.RunXattrs(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
-		})
-	})
-}
+func TestXattrs4(t *testing.T) { onEachDisk(t, nfstest4.RunXattrs) }
 
 // TestACLs4 does the same for ACLs.
-func TestACLs4(t *testing.T) {
+func TestACLs4(t *testing.T) { onEachDisk(t, nfstest4.RunACLs) }
+
+func onEachDisk(t *testing.T, run func(*testing.T, nfstest4.Target)) {
 	testdisk.Each(t, func(t *testing.T, disk string) {
 		t.Run("the kernel counts", func(t *testing.T) {
-			nfstest4.RunACLs(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
+			run(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
 		})
 		t.Run("the server counts", func(t *testing.T) {
-			nfstest4.RunACLs(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
+			run(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
 		})
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/provisioner/control"
 )
 
-const clientLong = `List clients, and evict those of NFSv4.1.
+const clientLong = `List clients, and evict those of NFSv4.
 
 With versions 4.1 and 4.2 the server knows its clients: each node that has mounted volumes is one
 client, for all its mounts, and the server remembers what it has open and locked. With version 3 it knows
@@ -24,10 +24,10 @@ only the addresses that calls come from, and there is nothing to evict.
 
 `
 
-const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no such client of NFSv4.1;
+const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no such client of NFSv4;
 6 podnas is not running.`
 
-const clientListLong = `List the clients, and how many files those of NFSv4.1 have open and ranges locked.
+const clientListLong = `List the clients, and how many files those of NFSv4 have open and ranges locked.
 
 VERSION is that of NFS, 4.1,4.2 for a node that has mounts of both. With these STATE is active; silent:
 the client's lease has run out, and it keeps what no other client wants; or new: it has no session yet.
@@ -41,7 +41,7 @@ version 3 and another one is there twice.
 -o json also has each open file and each lock; 'podnas volume show' lists those of a volume. To the protocol
 a node is one client for each of 4.1 and 4.2, with an ID of its own: identities has these.`
 
-const evictLong = `Evict a client of NFSv4.1: the server forgets it, with all that it has open and locked, and what it
+const evictLong = `Evict a client of NFSv4: the server forgets it, with all that it has open and locked, and what it
 could reclaim after a crash. Others can have its locks at once.
 
 Use it for a node that is gone for good, or hangs, while others wait for what it has locked. If its
@@ -64,7 +64,7 @@ func newClientCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "client",
 		Aliases: []string{"clients"},
-		Short:   "List clients, and evict those of NFSv4.1",
+		Short:   "List clients, and evict those of NFSv4",
 		Long:    clientLong + clientExitHelp,
 		Example: "  # Which nodes use volumes?\n  podnas client list\n\n  # node3 is gone for good: give its locks to others\n  podnas client evict node3",
 	})
@@ -140,7 +140,7 @@ func newEvictCommand(root *string) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "evict NAME|ID",
-		Short:   "Take from a client of NFSv4.1 all that it has open and locked",
+		Short:   "Take from a client of NFSv4 all that it has open and locked",
 		Long:    evictLong,
 		Example: "  podnas client list\n  podnas client evict node3\n  podnas client evict 6f1c0d9e2b3a4758 --yes    # in a script",
 		Args:    exactly("NAME|ID"),

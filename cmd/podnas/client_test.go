@@ -115,20 +115,27 @@ func waitUntil(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Who is there by version 4.1, and what they hold, is told by the commands, the page, the
-// metrics and the log, until somebody evicts them.
-func TestClients(t *testing.T) {
+// servingNative serves a new disk by the native engine until the test ends.
+func servingNative(t *testing.T) (root, pages, address string, log *syncBuffer) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the native engine needs root")
 	}
-	root, pages := t.TempDir(), freeAddress(t)
+	root, pages = t.TempDir(), freeAddress(t)
 	log, cancel, ended := serving(t, "--root="+root, "--engine="+server.EngineNative, "--quota=server", "--http="+pages)
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		mustDo(t, <-ended)
-	}()
-	address := waitForAddress(t, log)
+	})
+	address = waitForAddress(t, log)
 	waitUntil(t, "podnas is ready", func() bool { return probe(pages) })
+	return root, pages, address, log
+}
+
+// Who is there by version 4.1, and what they hold, is told by the commands, the page, the
+// metrics and the log, until somebody evicts them.
+func TestClients(t *testing.T) {
+	root, pages, address, log := servingNative(t)
 
 	run := func(name, want string, code int, args ...string) string {
 		t.Helper()
@@ -158,7 +165,7 @@ func TestClients(t *testing.T) {
 	run("another", "", 0, "volume", "create", "other", "--size=10Mi")
 	run("nobody", "There are no clients", 0, "client", "list")
 	run("a volume that nobody uses", "Mount: .*nfsvers=4.1 127.0.0.1:/shared /mnt\n$", 0, "volume", "show", "shared")
-	page("/", "Clients of NFSv4.1", "There is none.")
+	page("/", "Clients of NFSv4", "There is none.")
 
 	one := join(t, address, "Linux NFSv4.1 node1")
 	one.lock("shared", "held", 10, 20)
@@ -180,7 +187,7 @@ func TestClients(t *testing.T) {
 	waitUntil(t, "the page has the client", func() bool { return strings.Contains(fetch(t, "http://"+pages+"/"), "Linux NFSv4 node1") })
 	page("/", "Open files and locks", "lock write 10 to 29", `node2\x1b[2J`)
 	page("/volume/shared", fmt.Sprintf("inode %d<", all.Locks[0].Inode), "lock write 10 to 29")
-	page("/volume/other", "Only clients of NFSv4.1 tell what they have open and locked.")
+	page("/volume/other", "Only clients of NFSv4 tell what they have open and locked.")
 	waitUntil(t, "the metrics have the lock", func() bool {
 		m := fetch(t, "http://"+pages+"/metrics")
 		return strings.Contains(m, "podnas_nfs4_locks 1\n") && strings.Contains(m, "podnas_nfs4_opens 1\n") && strings.Contains(m, "podnas_nfs4_clients 2\n") &&
@@ -230,17 +237,7 @@ func TestClients(t *testing.T) {
 
 // A node that mounts with 4.1 and with 4.2 is two clients to the server, and one to people.
 func TestNodeWithBothVersions(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("the native engine needs root")
-	}
-	root, pages := t.TempDir(), freeAddress(t)
-	log, cancel, ended := serving(t, "--root="+root, "--engine="+server.EngineNative, "--quota=server", "--http="+pages)
-	defer func() {
-		cancel()
-		mustDo(t, <-ended)
-	}()
-	address := waitForAddress(t, log)
-	waitUntil(t, "podnas is ready", func() bool { return probe(pages) })
+	root, pages, address, _ := servingNative(t)
 	for _, name := range []string{"old", "new"} {
 		_, _, err := podnas(t.Context(), "volume", "create", name, "--size=10Mi", "--root="+root)
 		mustDo(t, err)

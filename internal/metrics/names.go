@@ -68,7 +68,7 @@ var (
 	keptHandlesMisses = desc("nfs_kept_handles_misses_total", "Lookups and listed names whose handle was not cached.")
 	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings, GETATTR, ACCESS and READ whose attributes were remembered. Missing with go-nfs.")
 
-	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4.1 and 4.2: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
+	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
 	nfs4Silent         = desc("nfs4_clients_silent", "Clients whose lease has run out. They keep what nobody else wants.")
 	nfs4Events         = desc("nfs4_client_events_total", "What became of clients: came, returned (after a restart of their own), left, revoked (their lease had run out, and another client wanted what they had), expired (silent for a day), evicted (podnas client evict), name-shared (two nodes have one host name). A node with mounts of 4.1 and of 4.2 counts for each.", "event")
 	nfs4LostOpens      = desc("nfs4_lost_opens_total", "Open files of clients that were revoked, expired or evicted.")

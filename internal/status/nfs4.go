@@ -13,9 +13,9 @@ import (
 // holdingsMax limits the list of open files and locks.
 const holdingsMax = 100
 
-// nfs4Section has the clients of NFSv4.1 and what they have open and locked.
+// nfs4Section has the clients of NFSv4 and what they have open and locked.
 func nfs4Section(p *page) g.Node {
-	const title = "Clients of NFSv4.1"
+	const title = "Clients of NFSv4"
 	switch {
 	case p.NFS4 == nil:
 		return nil
@@ -43,7 +43,7 @@ func volumeHoldings(p *page, volume string) g.Node {
 	}
 	its := p.NFS4.Of(volume)
 	if len(its.Opens)+len(its.Locks) == 0 {
-		return section("nfs4", "Open files and locks", graceNode(p), none("None. Only clients of NFSv4.1 tell what they have open and locked."))
+		return section("nfs4", "Open files and locks", graceNode(p), none("None. Only clients of NFSv4 tell what they have open and locked."))
 	}
 	return section("nfs4", "Open files and locks", graceNode(p), holdingsTable(&its, p, false))
 }

@@ -19,7 +19,7 @@ func TestNFS4(t *testing.T) {
 	}
 	all := process.NFS4{}
 	s := newStatus(t, specs, func(c *Config, _ exporter) { c.NFS4 = func() process.NFS4 { return all } })
-	wants(t, body(t, s), "Clients of NFSv4.1", "There is none. Volumes of version 3 have none.")
+	wants(t, body(t, s), "Clients of NFSv4", "There is none. Volumes of version 3 have none.")
 
 	now := time.Now()
 	for i := range clientsMax + 2 {

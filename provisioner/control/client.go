@@ -125,7 +125,7 @@ func (c *Client) NFS4(ctx context.Context, volume string) (process.NFS4, error) 
 	return ask[process.NFS4](ctx, c, http.MethodGet, "/v1/clients", url.Values{"volume": {volume}}, nil)
 }
 
-// Evict removes a client of NFSv4.1, and returns what it was.
+// Evict removes a client of NFSv4, and returns what it was.
 func (c *Client) Evict(ctx context.Context, name string) (process.Client, error) {
 	return ask[process.Client](ctx, c, http.MethodDelete, "/v1/client", url.Values{"name": {name}}, nil)
 }

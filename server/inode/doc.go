@@ -41,7 +41,7 @@
 //
 // # Files that clients have open
 //
-// A client of NFSv4.1 has a file open by a [Held] (held.go), and the file stays when its last name is
+// A client of NFSv4 has a file open by a [Held] (held.go), and the file stays when its last name is
 // removed. Before that, it gets another name in a directory that no client reaches: it is an orphan (orphans.go).
 // Clients see one link less. Only who holds the file, or may reclaim it after a restart, can open it
 // then. The last Close removes the name, and with it the file. The next process finds what is there
