@@ -136,7 +136,7 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, handle, inode.UseNames)
 	mustDo(t, err)
 	names := inode.LockNames(dir, dir)
-	f, err := dir.Create(actas.AsProcess(), "file", 0o600)
+	f, err := dir.Create(actas.AsProcess(), "file", 0o600, false)
 	mustDo(t, err)
 	h := f.Hold()
 	f.Close()

@@ -204,7 +204,7 @@ func (f *filesystem) make(path string, in func(dir *inode.File, name string) (*i
 // attributes, RFC 1813 section 3.3.8, and the library sets them next.
 func (f *filesystem) Create(path string) (billy.File, error) {
 	id, err := f.make(path, func(dir *inode.File, name string) (*inode.File, error) {
-		made, err := dir.Create(actas.AsProcess(), name, 0o644)
+		made, err := dir.Create(actas.AsProcess(), name, 0o644, false)
 		if !errors.Is(err, syscall.EEXIST) {
 			return made, err
 		}

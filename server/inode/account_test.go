@@ -117,7 +117,7 @@ func create(t *testing.T, o *inode.Opener, root []byte, name string) []byte {
 	mustDo(t, err)
 	defer dir.Close()
 	defer inode.LockNames(dir, dir).Unlock()
-	f, err := dir.Create(actas.AsProcess(), name, 0o644)
+	f, err := dir.Create(actas.AsProcess(), name, 0o644, false)
 	mustDo(t, err)
 	defer f.Close()
 	return f.Handle()
@@ -150,7 +150,7 @@ func TestLimit(t *testing.T) {
 	mustDo(t, err)
 	defer dir.Close()
 	for what, make := range map[string]func() (*inode.File, error){
-		"Create":  func() (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o644) },
+		"Create":  func() (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o644, false) },
 		"Mkdir":   func() (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o755) },
 		"Mknod":   func() (*inode.File, error) { return dir.Mknod(actas.AsProcess(), "new", inode.TypeFIFO, 0o644, 0, 0) },
 		"Symlink": func() (*inode.File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
@@ -160,7 +160,7 @@ func TestLimit(t *testing.T) {
 		}
 	}
 
-	if _, err := dir.Create(actas.AsProcess(), "file", 0o644); !errors.Is(err, unix.EEXIST) {
+	if _, err := dir.Create(actas.AsProcess(), "file", 0o644, false); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("Create of what is there: %v", err) // as CREATE UNCHECKED wants to hear
 	}
 
@@ -216,10 +216,10 @@ func TestNoFalseRefusal(t *testing.T) {
 		if n, err := write(t, o, next, 0, limit/2-64<<10); err != nil {
 			t.Fatalf("%d bytes, then: %v", n, err)
 		}
-		if _, err := dir.Create(actas.AsProcess(), "next", 0o644); !errors.Is(err, unix.EEXIST) {
+		if _, err := dir.Create(actas.AsProcess(), "next", 0o644, false); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("Create: %v", err)
 		}
-		made, err := dir.Create(actas.AsProcess(), "small", 0o644)
+		made, err := dir.Create(actas.AsProcess(), "small", 0o644, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func churn(t *testing.T, o *inode.Opener, root []byte, random *rand.Rand, own st
 		// Of two clients only one succeeds with a name; either is right.
 		switch random.IntN(8) {
 		case 0, 1, 2:
-			if child, err = d.Create(actas.AsProcess(), name, 0o644); errors.Is(err, unix.EEXIST) {
+			if child, err = d.Create(actas.AsProcess(), name, 0o644, false); errors.Is(err, unix.EEXIST) {
 				child, err = d.Lookup([]byte(name))
 			}
 			if err == nil && child.Attr.IsRegular() {

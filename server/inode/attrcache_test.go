@@ -129,7 +129,7 @@ func TestLookAtNew(t *testing.T) {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	names := inode.LockNames(top, top)
-	made, err := top.Create(actas.AsProcess(), "new", 0o640)
+	made, err := top.Create(actas.AsProcess(), "new", 0o640, false)
 	mustDo(t, err)
 	names.Unlock()
 	handle := made.Handle()

@@ -85,12 +85,22 @@ func (f *File) Stat() (disk.Attr, error) {
 	return a, err
 }
 
-// Latest returns Attr, or the new attributes if a method has changed the file.
-func (f *File) Latest() (disk.Attr, error) {
+// Latest sets Attr to the new attributes if a method has changed the file, and returns it. withChange is that of Create.
+func (f *File) Latest(withChange bool) (_ disk.Attr, err error) {
 	if f.changed {
+		f.Attr, err = f.lookAt(withChange)
+	}
+	return f.Attr, err
+}
+
+// lookAt is Stat, which with withChange also sets the change attribute.
+func (f *File) lookAt(withChange bool) (a disk.Attr, err error) {
+	if !withChange {
 		return f.Stat()
 	}
-	return f.Attr, nil
+	change, a, err := f.StatChange()
+	a.Change = change
+	return a, err
 }
 
 // Sync syncs data and metadata; if dataOnly, it omits the metadata that is not needed to read
@@ -190,8 +200,8 @@ func (f *File) proc() string { return disk.ProcPath(f.fd) }
 // errRemoved is that a file was removed since it was opened by a name, which may be another file's by now.
 var errRemoved = fmt.Errorf("removed since it was opened: %w", unix.ENOENT)
 
-// openAt opens or creates a name in the directory.
-func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {
+// openAt opens or creates a name in the directory. withChange is whether its Attr are to have the change attribute.
+func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64, withChange bool) (*File, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if copy(path[:unix.NAME_MAX], name) < len(name) {
 		return nil, unix.ENAMETOOLONG
@@ -214,9 +224,10 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	}
 	child := f.opener.newFile(f.Volume, d)
 	var err error
-	if child.Attr, err = child.Stat(); err == nil {
-		child.ID, err = f.Volume.Files.Identify(child.fd, nil)
-	} else if errors.Is(err, unix.ESTALE) { // which would be said of the directory
+	if child.ID, err = f.Volume.Files.Identify(child.fd, nil); err == nil {
+		child.Attr, err = child.lookAt(withChange)
+	}
+	if errors.Is(err, unix.ESTALE) { // which would be said of the directory
 		err = errRemoved
 	}
 	if err != nil {
@@ -243,7 +254,7 @@ func (f *File) Lookup(name []byte) (*File, error) {
 		return nil, unix.EINVAL
 	}
 	for again := 0; ; again++ {
-		child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, disk.Within)
+		child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, disk.Within, false)
 		switch {
 		case errors.Is(err, errRemoved) && again < lookAgain: // a name that others replace is always there
 		case errors.Is(err, unix.EXDEV):

@@ -160,7 +160,7 @@ func TestKeptIndex(t *testing.T) {
 	inDir(t, p.Opener, p.root, func(d *inode.File) error { return renameIn(d, "d3", "renamed") })
 	var made *inode.File
 	inDir(t, p.Opener, p.root, func(d *inode.File) (err error) {
-		made, err = d.Create(actas.AsProcess(), "new", 0o644)
+		made, err = d.Create(actas.AsProcess(), "new", 0o644, false)
 		return err
 	})
 	handles[9999] = bytes.Clone(made.Handle())

@@ -208,7 +208,7 @@ func TestInodesTakeRoom(t *testing.T) {
 					locked := inode.LockNames(dir, dir)
 					switch i % 4 {
 					case 0:
-						f, err = dir.Create(actas.AsProcess(), name, 0o644)
+						f, err = dir.Create(actas.AsProcess(), name, 0o644, false)
 					case 1:
 						f, err = dir.Mkdir(actas.AsProcess(), name, 0o755)
 					case 2:

@@ -111,11 +111,24 @@ func (f *File) StatLocked() (_ disk.Attr, err error) {
 	case n.latest:
 		f.Attr = n.after
 	default:
-		if f.Attr, err = f.Stat(); errors.Is(err, unix.ESTALE) {
-			f.opener.inodes.drop(f.Volume, f.ID)
-		}
+		f.Attr, err = f.Stat()
+		f.dropIfRemoved(err)
 	}
 	return f.Attr, err
+}
+
+// StatChangeLocked is StatLocked and Change, and looks once for both.
+func (f *File) StatChangeLocked() (change uint64, _ disk.Attr, err error) {
+	change, f.Attr, err = f.StatChange()
+	f.dropIfRemoved(err)
+	return change, f.Attr, err
+}
+
+// dropIfRemoved closes what is cached of the directory if it was removed on the disk itself.
+func (f *File) dropIfRemoved(err error) {
+	if errors.Is(err, unix.ESTALE) {
+		f.opener.inodes.drop(f.Volume, f.ID)
+	}
 }
 
 // KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the

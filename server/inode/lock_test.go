@@ -111,25 +111,30 @@ func TestStatLockedAfterAnother(t *testing.T) {
 // A directory is opened from the cache without a look at it: that it was removed shows when it is locked.
 func TestStatLockedRemoved(t *testing.T) {
 	o, root, dir := openerAt(t)
-	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-	handle := handleOf(t, o, root, "d")
-	first, err := o.Open(netip.Addr{}, handle, inode.UseNames)
-	mustDo(t, err)
-	first.Close()
-	mustDo(t, os.Remove(filepath.Join(dir, "d"))) // not by a client
-	again := func() (*inode.File, error) { return o.Open(netip.Addr{}, handle, inode.UseNames) }
-	f, err := patiently(again)
-	if err == nil {
-		locked := inode.LockNames(f, f)
-		_, err = f.StatLocked()
-		locked.Unlock()
-		f.Close()
-	}
-	if !errors.Is(err, unix.ESTALE) {
-		t.Errorf("a removed directory: %v, want ESTALE", err)
-	}
-	if _, err := patiently(again); !errors.Is(err, unix.ESTALE) {
-		t.Errorf("opened again: %v, want ESTALE", err)
+	for name, look := range map[string]func(*inode.File) error{
+		"StatLocked":       func(f *inode.File) error { _, err := f.StatLocked(); return err },
+		"StatChangeLocked": func(f *inode.File) error { _, _, err := f.StatChangeLocked(); return err },
+	} {
+		mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+		handle := handleOf(t, o, root, "d")
+		first, err := o.Open(netip.Addr{}, handle, inode.UseNames)
+		mustDo(t, err)
+		first.Close()
+		mustDo(t, os.Remove(filepath.Join(dir, "d"))) // not by a client
+		again := func() (*inode.File, error) { return o.Open(netip.Addr{}, handle, inode.UseNames) }
+		f, err := patiently(again)
+		if err == nil {
+			locked := inode.LockNames(f, f)
+			err = look(f)
+			locked.Unlock()
+			f.Close()
+		}
+		if !errors.Is(err, unix.ESTALE) {
+			t.Errorf("%s: a removed directory: %v, want ESTALE", name, err)
+		}
+		if _, err := patiently(again); !errors.Is(err, unix.ESTALE) {
+			t.Errorf("%s: opened again: %v, want ESTALE", name, err)
+		}
 	}
 }
 

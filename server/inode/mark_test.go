@@ -77,7 +77,7 @@ func fill(t *testing.T, o *inode.Opener, root []byte, prefix string) (int64, err
 	defer dir.Close()
 	total := int64(0)
 	for i := 0; ; i++ {
-		f, err := dir.Create(actas.AsProcess(), fmt.Sprint(prefix, i), 0o644)
+		f, err := dir.Create(actas.AsProcess(), fmt.Sprint(prefix, i), 0o644, false)
 		_, _ = dir.Stat()
 		if err != nil {
 			return total, err

@@ -20,10 +20,11 @@ import (
 // Those that create something return EEXIST if the name exists. Only the directory's
 // default ACL restricts the mode: the process's umask is 0.
 
-// Create makes a regular file. It stays open, because its creator will write to it next.
-func (f *File) Create(as actas.Thread, name string, mode uint32) (*File, error) {
+// Create makes a regular file. It stays open, because its creator will write to it next. withChange is whether its Attr are
+// to have the change attribute: a caller that asks for that later has to look at the file again.
+func (f *File) Create(as actas.Thread, name string, mode uint32, withChange bool) (*File, error) {
 	made, err := f.create(as, name, func() (*File, error) {
-		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, disk.Within)
+		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, disk.Within, withChange)
 	})
 	if err != nil {
 		return nil, err

@@ -290,7 +290,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	defer file.Close()
 	for _, name := range []string{bait, outside + "/new", "sub/new", "../new", "", "..", "new\x00"} {
 		_, lookup := top.Lookup([]byte(name))
-		_, create := top.Create(actas.AsProcess(), name, 0o644)
+		_, create := top.Create(actas.AsProcess(), name, 0o644, false)
 		_, mkdir := top.Mkdir(actas.AsProcess(), name, 0o755)
 		_, symlink := top.Symlink(actas.AsProcess(), "target", name)
 		_, mknod := top.Mknod(actas.AsProcess(), name, inode.TypeFIFO, 0o644, 0, 0)
@@ -386,17 +386,28 @@ func TestLatest(t *testing.T) {
 		},
 		"Truncate": func(f *inode.File) error { return f.Truncate(actas.AsProcess(), 100) },
 	} {
-		f, err := dir.Create(actas.AsProcess(), name, 0o644)
-		mustDo(t, err)
-		mustDo(t, change(f))
-		got, err := f.Latest()
-		mustDo(t, err)
-		want, err := f.Stat()
-		mustDo(t, err)
-		if got != want {
-			t.Errorf("%s: %+v, want %+v", name, got, want)
+		for _, withChange := range []bool{false, true} {
+			f, err := dir.Create(actas.AsProcess(), fmt.Sprint(name, withChange), 0o644, withChange)
+			mustDo(t, err)
+			mustDo(t, change(f))
+			got, err := f.Latest(withChange)
+			mustDo(t, err)
+			moved, want, err := f.StatChange()
+			mustDo(t, err)
+			if withChange {
+				want.Change = moved
+			}
+			if got != want {
+				t.Errorf("%s: %+v, want %+v", name, got, want)
+			}
+			if got.Change != 0 {
+				mustDo(t, f.Chmod(actas.AsProcess(), 0o640)) // in the same tick of the kernel's clock, mostly
+				if after, _, err := f.StatChange(); after == got.Change || err != nil {
+					t.Errorf("%s: the change attribute is %d before and after another change, %v", name, after, err)
+				}
+			}
+			f.Close()
 		}
-		f.Close()
 	}
 }
 
@@ -406,7 +417,7 @@ func TestReadThroughWriter(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	made, err := dir.Create(actas.AsProcess(), "file", 0o644)
+	made, err := dir.Create(actas.AsProcess(), "file", 0o644, false)
 	mustDo(t, err)
 	handle := made.Handle()
 	made.Close()
@@ -458,7 +469,7 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 	names := open("dir", inode.UseNames)
 	defer names.Close()
 	lock := inode.LockNames(names, names)
-	made, err := names.Create(actas.AsProcess(), "made", 0)
+	made, err := names.Create(actas.AsProcess(), "made", 0, false)
 	mustDo(t, err)
 	mkdir, err := names.Mkdir(actas.AsProcess(), "mkdir", 0)
 	mustDo(t, err)

@@ -405,7 +405,7 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 		}
 		return o.openIn(dir.Volume, dir.ID, UseAttr)
 	}
-	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
+	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV, false)
 	switch {
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT): // past what is mounted
 		return nil, unix.ESTALE

@@ -74,7 +74,7 @@ func (k *keeping) hold(name, content string) (handle []byte, h *inode.Held) {
 	dir := k.names()
 	defer dir.Close()
 	defer inode.LockNames(dir, dir).Unlock()
-	f, err := dir.Create(actas.AsProcess(), name, 0o666)
+	f, err := dir.Create(actas.AsProcess(), name, 0o666, false)
 	mustDo(k.T, err)
 	h = f.Hold()
 	_, _, err = f.WriteAt([]byte(content), 0)
@@ -503,7 +503,7 @@ func TestHeldFilesRace(t *testing.T) {
 			for i := range rounds {
 				name := fmt.Sprint("file", i%3)
 				_ = k.change(func(d *inode.File) error {
-					f, err := d.Create(actas.AsProcess(), name, 0o600)
+					f, err := d.Create(actas.AsProcess(), name, 0o600, false)
 					if err != nil {
 						return err
 					}

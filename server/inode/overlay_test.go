@@ -47,7 +47,7 @@ func TestOverlayNumbers(t *testing.T) {
 	for n := range 1000 {
 		name := fmt.Sprint(n)
 		err := inNames(t, o, below, func(d *inode.File) error {
-			f, err := d.Create(actas.AsProcess(), name, 0o644)
+			f, err := d.Create(actas.AsProcess(), name, 0o644, false)
 			if err == nil {
 				f.Close()
 			}

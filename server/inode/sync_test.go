@@ -39,7 +39,7 @@ func TestComesWithName(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, inode.UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	file := func(name string) (*inode.File, error) { return dir.Create(actas.AsProcess(), name, 0o644) }
+	file := func(name string) (*inode.File, error) { return dir.Create(actas.AsProcess(), name, 0o644, false) }
 	for name, test := range map[string]struct {
 		journal bool
 		make    func(name string) (*inode.File, error)
@@ -57,7 +57,7 @@ func TestComesWithName(t *testing.T) {
 		"with another owner": {true, file, func(f *inode.File) error { return f.Chown(actas.AsProcess(), 1, 1) }, 2},
 		"with an attribute":  {true, file, func(f *inode.File) error { return f.SetXattr(actas.AsProcess(), []byte("a"), nil, 0) }, 2},
 		"that was there": {true, func(name string) (*inode.File, error) {
-			f, err := dir.Create(actas.AsProcess(), name, 0o644)
+			f, err := dir.Create(actas.AsProcess(), name, 0o644, false)
 			mustDo(t, err)
 			f.Close()
 			return dir.Lookup([]byte(name))

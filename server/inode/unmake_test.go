@@ -20,7 +20,7 @@ func TestUnmake(t *testing.T) {
 	defer o.Close()
 	root, err := o.Root(v)
 	mustDo(t, err)
-	file := func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) }
+	file := func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600, false) }
 	path := filepath.Join(disk, "new")
 	for _, tt := range []struct {
 		name  string
@@ -29,7 +29,7 @@ func TestUnmake(t *testing.T) {
 		stays bool
 	}{
 		{"file", file, func(*testing.T, *inode.File) {}, false},
-		{"file without rights", func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0) }, func(*testing.T, *inode.File) {}, false},
+		{"file without rights", func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0, false) }, func(*testing.T, *inode.File) {}, false},
 		{"file with a size", file, func(t *testing.T, made *inode.File) { mustDo(t, made.Truncate(actas.AsProcess(), 1<<30)) }, false},
 		{"file of another", file, func(t *testing.T, _ *inode.File) { mustDo(t, os.Chown(path, 1000, 1000)) }, false},
 		{"directory", func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) }, func(*testing.T, *inode.File) {}, false},
@@ -53,7 +53,7 @@ func TestUnmake(t *testing.T) {
 			mustDo(t, os.Mkdir(filepath.Join(path, "sub"), 0o700))
 		}, true},
 		{"what was there", func(dir *inode.File) (*inode.File, error) {
-			made, err := dir.Create(actas.AsProcess(), "new", 0o600)
+			made, err := dir.Create(actas.AsProcess(), "new", 0o600, false)
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +89,7 @@ func TestUnmakeCounted(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	before := counted(t, v)
 	for name, do := range map[string]func(dir *inode.File) (*inode.File, error){
-		"file":      func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600) },
+		"file":      func(dir *inode.File) (*inode.File, error) { return dir.Create(actas.AsProcess(), "new", 0o600, false) },
 		"directory": func(dir *inode.File) (*inode.File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o700) },
 		"link":      func(dir *inode.File) (*inode.File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
 	} {

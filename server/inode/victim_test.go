@@ -205,7 +205,7 @@ func TestNamesRace(t *testing.T) {
 					locked := inode.LockNames(from, to)
 					switch r.IntN(5) { // each may fail
 					case 0, 1:
-						if made, err := to.Create(actas.AsProcess(), name(), 0o644); err == nil {
+						if made, err := to.Create(actas.AsProcess(), name(), 0o644, false); err == nil {
 							made.Close()
 						}
 					case 2:

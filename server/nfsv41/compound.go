@@ -30,6 +30,7 @@ type compound struct {
 
 	op        nfs4.OpNum // the one under way
 	onlyLooks bool       // op changes nothing, so the attributes that it reads are right for the operation after it
+	looksLast bool       // op has looked at the current file after all that it has changed
 
 	cur, saved       object
 	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
@@ -139,16 +140,15 @@ func (c *compound) answer() rpc.AcceptStat {
 
 // perform does the operation that was decoded. What it has changed is synced when it returns.
 func (c *compound) perform() result {
-	c.onlyLooks = looks(c.op)
+	c.onlyLooks, c.looksLast = looks(c.op), false
 	var res result
 	do, err := c.operation()
 	if err == nil {
 		res, err = do(c)
 	}
 	if !c.onlyLooks {
-		for _, o := range [...]*object{&c.cur, &c.saved} {
-			o.fresh, o.found = false, false
-		}
+		c.cur.fresh, c.cur.found = c.cur.fresh && c.looksLast, false
+		c.saved.fresh, c.saved.found = false, false
 		c.Forget()
 	}
 	if c.status = statusOf(err); res == nil {

@@ -33,6 +33,9 @@ type opening struct {
 	raced  bool // the name led to another file, or to none, before what it led to was open
 }
 
+// key is how state knows the file, which is open.
+func (o *opening) key() state.FileKey { return key(o.data.Volume.ID, o.data.ID) }
+
 // openMemory is for an OPEN. It is not in the compound, so that other calls need not clear it.
 type openMemory struct {
 	args    nfs4.OpenArgs
@@ -70,8 +73,9 @@ func (c *compound) openOp() (result, error) {
 	}
 	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
 	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
-	// still. A client that denies others something wants those from when that began.
+	// still. So are those of one that was made. A client that denies others something wants those from when that began.
 	c.onlyLooks = o.early != nil && deny == 0
+	c.looksLast = o.made.Attr.Known && deny == 0
 	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
 	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
 		flags |= nfs4.OpenResultMayNotifyLock
@@ -200,7 +204,6 @@ func (c *compound) createOpen(o *opening) error {
 			o.set = o.set.Or(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet)) // they have the verifier
 		}
 		o.object.setFile(o.made.Object)
-		o.object.fresh = false
 		return nil
 	case o.made.Found == nil:
 		o.raced = mode == vfs.Finding && errors.Is(err, syscall.ENOENT) // removed since it was in the way
@@ -295,8 +298,7 @@ func (c *compound) openFound(o *opening) error {
 	if !own && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
 	}
-	err = c.hold(o, h, does)
-	if err != nil {
+	if err = c.hold(o, h, does); err != nil {
 		h.Release()
 		if made != nil {
 			c.Unmake(c.cur.names, made, o.Name)
@@ -307,12 +309,8 @@ func (c *compound) openFound(o *opening) error {
 
 // hold has the client hold the file open for o.access. does is all that the OPEN does to it.
 func (c *compound) hold(o *opening, h *descriptor, does state.Access) error {
-	key, err := c.server.keyOf(o.object.bytes())
-	if err != nil {
-		return err
-	}
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: o.key(), Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
 	status := state.OK
 	if does != o.access {
@@ -377,8 +375,7 @@ func (c *compound) setSize(o *opening) error {
 		_, _, err = c.SetAttr(f, o.data, o.size, nil)
 	}
 	if err != nil {
-		key, _ := c.server.keyOf(o.object.bytes())
-		_ = c.server.state.Close(c.on.client(), o.id, key)
+		_ = c.server.state.Close(c.on.client(), o.id, o.key())
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (sta
 	if err != nil {
 		return nil, err
 	}
-	key, err := c.server.keyOf(c.cur.bytes())
+	key, err := c.currentKey()
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +60,14 @@ func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (sta
 	}
 	c.stateid = nfs4.Stateid(next)
 	return &nfs4.StateidRes{Stateid: c.stateid}, nil
+}
+
+// currentKey is how state knows the current file.
+func (c *compound) currentKey() (state.FileKey, error) {
+	if f := c.cur.file; f != nil { // as after an OPEN in the same call
+		return key(f.Volume.ID, f.ID), nil
+	}
+	return c.server.keyOf(c.cur.bytes())
 }
 
 // closeOp: section 18.2.

@@ -61,7 +61,7 @@ func (c *Call) makeUnsynced(dir *inode.File, name []byte, attr *SetAttr, do make
 			return err
 		}
 		c.Closes(made.Object)
-		latest, err := made.Object.Latest()
+		latest, err := made.Object.Latest(c.WantChange)
 		made.Attr = Attrs{Attr: latest, Known: err == nil}
 		made.unsynced = !dir.Volume.Options.Async && !made.Object.ComesWithName()
 		return nil
@@ -146,7 +146,7 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 		if mode == Exclusive {
 			return c.createExclusive(u, dir, name, attr, verifier)
 		}
-		made, err := dir.Create(u, name, attr.mode())
+		made, err := dir.Create(u, name, attr.mode(), c.WantChange)
 		switch {
 		case mode == Unchecked && errors.Is(err, syscall.EEXIST):
 			return openExisting(u, dir, name, attr)
@@ -215,7 +215,7 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
-	made, err := dir.Create(u, name, attr.mode())
+	made, err := dir.Create(u, name, attr.mode(), c.WantChange)
 	if attr.mode() <= 0o777 {
 		attr.Mode = nil // it has that already, and chmod(2) would go beyond the directory's default ACL
 	}

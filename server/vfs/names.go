@@ -82,9 +82,14 @@ func (c *Call) unlock(names inode.LockedNames, a, b *inode.File, inA, inB *Chang
 	}
 }
 
-func (c *Call) before(dir *inode.File) (Attrs, error) {
-	attr, err := dir.StatLocked()
-	return c.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
+func (c *Call) before(dir *inode.File) (a Attrs, err error) {
+	if c.WantChange {
+		a.Change, a.Attr, err = dir.StatChangeLocked()
+	} else {
+		a.Attr, err = dir.StatLocked()
+	}
+	a.Known = err == nil
+	return a, err
 }
 
 func (c *Call) after(dir *inode.File) (a Attrs) {
@@ -97,17 +102,6 @@ func (c *Call) after(dir *inode.File) (a Attrs) {
 	if a.Known = err == nil; a.Known {
 		dir.KeepLocked(a.Attr)
 	}
-	return a
-}
-
-// withChange adds the change attribute.
-func (c *Call) withChange(dir *inode.File, a Attrs) Attrs {
-	if !c.WantChange || !a.Known {
-		return a
-	}
-	var err error
-	a.Change, a.Attr, err = dir.Change(a.Attr)
-	a.Known = err == nil
 	return a
 }
 

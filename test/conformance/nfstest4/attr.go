@@ -3,6 +3,7 @@ package nfstest4
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ var attrTests = []test{
 	{"verify", testVerify},
 	{"change", testChange},
 	{"change of directories", testChangeInfo},
+	{"after open made a file", testAttrsOfMade},
 	{"file systems", testFSID},
 	{"access", testAccess},
 	{"time of birth", testBirth},
@@ -277,6 +279,57 @@ func testChange(e *env) {
 		if same := e.attr([]op{putfh(fh)}, nfs4.AttrChange).Change; same != c {
 			e.Fatalf("nothing changed, and %d became %d", c, same)
 		}
+	}
+}
+
+// An OPEN that makes a file, and the GETATTR after it, as every client sends them: the server may know the attributes without
+// another look at the file, and what is changed after the OPEN is seen all the same.
+func testAttrsOfMade(e *env) {
+	usual := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFileID, nfs4.AttrMode, nfs4.AttrNumLinks, nfs4.AttrOwner,
+		nfs4.AttrOwnerGroup, nfs4.AttrTimeAccess, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
+	attrs := func(r *reply) (all []nfs4.Attrs) { // of each GETATTR
+		for _, res := range r.res {
+			if res, ok := res.(*nfs4.GetattrRes); ok {
+				all = append(all, res.Attr)
+			}
+		}
+		return all
+	}
+	set := mode(0o640)
+	set.Mask.Set(nfs4.AttrTimeModifySet)
+	set.TimeModify = nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: 1e9}}
+	for name, how := range map[string]func(*nfs4.OpenArgs){
+		"unchecked": func(a *nfs4.OpenArgs) { a.Mode = nfs4.Unchecked }, "guarded": func(a *nfs4.OpenArgs) { a.Mode = nfs4.Guarded },
+		"exclusive": func(a *nfs4.OpenArgs) { a.Mode = nfs4.Exclusive }, "exclusive with attributes": func(a *nfs4.OpenArgs) { a.Mode = nfs4.ExclusiveAttrs },
+		"size":  func(a *nfs4.OpenArgs) { a.Attr = size(5) },
+		"times": func(a *nfs4.OpenArgs) { a.Attr = set },
+		"deny":  func(a *nfs4.OpenArgs) { a.ShareDeny = nfs4.ShareAccessWrite },
+	} {
+		e.Run(name, func(t *testing.T) {
+			c := e.with(t)
+			args := c.openArgs(opening{name: name, create: true})
+			how(&args)
+			r := c.ok(putfh(e.dir), savefh(), getattrs(nfs4.AttrChange), open(args), getfh(), getattr(usual), restorefh(), getattrs(nfs4.AttrChange))
+			made, opened := get[nfs4.GetfhRes](c, r).FH, get[nfs4.OpenRes](c, r)
+			got, again := attrs(r), get[nfs4.GetattrRes](c, c.ok(putfh(made), getattr(usual))).Attr
+			before, first, after := got[0].Change, got[1], got[2].Change
+			if !reflect.DeepEqual(first, again) {
+				t.Errorf("with OPEN %+v, and then %+v", first, again)
+			}
+			if before == after || opened.Change.Atomic && (opened.Change.Before != before || opened.Change.After != after) {
+				t.Errorf("the directory's change attribute went from %d to %d, and OPEN says %+v", before, after, opened.Change)
+			}
+			c.ok(putfh(made), write(opened.Stateid, 0, "x"))
+			if now := c.attr([]op{putfh(made)}, nfs4.AttrChange).Change; now == first.Change {
+				t.Errorf("the change attribute is %d before and after a WRITE", now)
+			}
+			args.Name, args.Verf = []byte(name+" and write"), nfs4.Verifier{1}
+			r = c.ok(putfh(e.dir), open(args), getattr(usual), write(nfs4.CurrentStateid(), 0, "longer"), getattr(usual))
+			got = attrs(r)
+			if first, now := got[0], got[1]; now.Size != 6 || now.Change == first.Change {
+				t.Errorf("a WRITE in the call of OPEN: size %d, and the change attribute went from %d to %d", now.Size, first.Change, now.Change)
+			}
+		})
 	}
 }
 
