@@ -85,8 +85,8 @@ type Snapshot struct {
 	// VolumeDeleted is whether the volume is deleted by now. It is not in the record.
 	VolumeDeleted bool `json:"-"`
 	// Created is the moment of the snapshot, and Completed when its tree was.
-	Created   time.Time `json:"created"`
-	Completed time.Time `json:"completed"`
+	Created   time.Time `json:"created,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
 	// Size is the volume's size at that moment, which a copy of the snapshot has at least.
 	Size int64 `json:"size"`
 	// Files is the number of entries of any type, and Bytes what their content takes, if nothing shares its blocks.
@@ -140,6 +140,9 @@ func snapshotsOf(id uint64) string { return path.Join(snapshotsDir, fmt.Sprintf(
 // file is the path of the record, and tree that of the files.
 func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".json") }
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }
+
+// Directory is the path of its files, below the root of the disk.
+func (r *Snapshot) Directory() string { return r.tree() }
 
 // checkSnapshotName refuses names that are not one plain component of a path.
 func checkSnapshotName(name string) error {
