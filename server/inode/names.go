@@ -52,6 +52,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 		return nil, err
 	}
 	child.isNew = true
+	f.Volume.Snapshots.Made(child.Attr.Ino)
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
 		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
@@ -229,7 +230,13 @@ func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (c
 	}
 	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
 	unknown := err != nil
-	err = f.opener.change(f.Volume, func() error {
+	defer f.Volume.Snapshots.Leave(f.Volume.Snapshots.Enter(&f.ID))
+	if f.Volume.Snapshots.IsTaking() {
+		replaced, _ := to.Volume.Files.Identify(to.fd, []byte(newName))
+		f.Volume.Snapshots.Before(&f.ID, &to.ID, &replaced)
+		f.Volume.Snapshots.Moves(&moved)
+	}
+	err = f.opener.changeInside(f.Volume, func() error {
 		index := f.Volume.Files.ChangeNames()
 		defer index.End()
 		err := error(unix.EEXIST)
@@ -264,7 +271,7 @@ func (f *File) renameTo(name string, to *File, newName string) error {
 func (f *File) replace(as actas.Thread, name string, to *File, newName string, moved *disk.FileID, index locate.NameChange) error {
 	v := to.victim(newName)
 	v.same = v.id == *moved && !moved.IsZero()
-	return f.opener.change(f.Volume, func() error {
+	return f.opener.changeInside(f.Volume, func() error {
 		v.take()
 		v.taking.Renamed(f.fd, name)
 		if f.ID != to.ID || name != newName {
