@@ -44,7 +44,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 		return nil, err
 	}
 	defer room.Release()
-	err = f.change(func() error {
+	err = f.changeIt(func() error {
 		child, err = do()
 		return err
 	})
@@ -173,7 +173,7 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 		return err
 	}
 	defer room.Release()
-	return f.opener.change(f.Volume, func() error {
+	return f.change(func() error {
 		index := f.Volume.Files.Observe()
 		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 		if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
@@ -205,7 +205,7 @@ func (f *File) remove(as actas.Thread, name string, flags int) error {
 		return err
 	}
 	v := f.victim(name)
-	return f.opener.change(f.Volume, func() error {
+	return f.change(func() error {
 		index := f.Volume.Files.ChangeNames()
 		defer index.End()
 		v.take()
@@ -230,7 +230,11 @@ func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (c
 	}
 	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
 	unknown := err != nil
-	defer f.Volume.Snapshots.Leave(f.Volume.Snapshots.Enter(&f.ID))
+	entered, err := f.enterChange()
+	if err != nil {
+		return false, err
+	}
+	defer f.leaveChange(entered)
 	if f.Volume.Snapshots.IsTaking() {
 		replaced, _ := to.Volume.Files.Identify(to.fd, []byte(newName))
 		f.Volume.Snapshots.Before(&f.ID, &to.ID, &replaced)

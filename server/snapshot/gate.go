@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/server/disk"
@@ -17,27 +18,37 @@ type Volume struct {
 		changes atomic.Int64
 		_       [56]byte
 	}
-	closed atomic.Pointer[chan struct{}] // nil: the gate is open; else it is closed with the gate's opening
+	closed atomic.Pointer[closing] // nil: the gate is open
 	taking atomic.Pointer[Taking]        // nil: no snapshot is being taken
 	busy   atomic.Bool                   // from before the cut until the snapshot is complete
 }
 
 const gateParts = 8
 
+// closing is a time in which the gate is closed.
+type closing struct {
+	opened chan struct{} // closed at its end
+	held   bool          // it takes long: changes fail instead of waiting
+}
+
 // Part is where a change has entered.
 type Part uint8
 
-// Enter begins a change of a file, until Leave. It waits while the gate is closed, so a change must not begin in another one.
-func (v *Volume) Enter(id *disk.FileID) Part {
+// Enter begins a change of a file, until Leave. It waits for a cut, so a change must not begin in another one. The error is
+// EAGAIN while somebody holds the volume, see Hold: then there is no Leave.
+func (v *Volume) Enter(id *disk.FileID) (Part, error) {
 	p := Part(id.Fold() % gateParts)
 	for {
 		v.inside[p].changes.Add(1)
 		closed := v.closed.Load()
 		if closed == nil {
-			return p
+			return p, nil
 		}
 		v.inside[p].changes.Add(-1)
-		<-*closed
+		if closed.held {
+			return 0, syscall.EAGAIN
+		}
+		<-closed.opened
 	}
 }
 
@@ -102,21 +113,65 @@ func (v *Volume) cut(ctx context.Context, t *Taking) (time.Time, error) {
 
 // cutNow is cut, if the changes under way end soon.
 func (v *Volume) cutNow(t *Taking) (at time.Time, ok bool) {
-	opened := make(chan struct{})
-	v.closed.Store(&opened)
-	defer close(opened)
-	defer v.closed.Store(nil)
-	// A part that was empty once has no change until the gate is open again: who comes meanwhile leaves at once.
-	for part, end := 0, time.Now().Add(cutWait); part < gateParts; {
-		switch {
-		case v.inside[part].changes.Load() == 0:
-			part++
-		case time.Now().After(end):
-			return at, false
-		default:
-			time.Sleep(cutLook)
-		}
+	cut := &closing{opened: make(chan struct{})}
+	if !v.closed.CompareAndSwap(nil, cut) { // it is held: the holder makes no change meanwhile
+		v.taking.Store(t)
+		return time.Now(), true
+	}
+	defer v.open(cut)
+	if !v.drain(time.Now().Add(cutWait), nil) {
+		return at, false
 	}
 	v.taking.Store(t)
 	return time.Now(), true
+}
+
+// open ends a closing.
+func (v *Volume) open(c *closing) {
+	v.closed.Store(nil)
+	close(c.opened)
+}
+
+// drain waits until all changes that were under way when the gate was closed have ended. It returns false at the time given, or
+// when done is closed.
+func (v *Volume) drain(until time.Time, done <-chan struct{}) bool {
+	// A part that was empty once has no change until the gate is open again: who comes meanwhile leaves at once.
+	for part := 0; part < gateParts; {
+		switch {
+		case v.inside[part].changes.Load() == 0:
+			part++
+			continue
+		case time.Now().After(until):
+			return false
+		}
+		select {
+		case <-done:
+			return false
+		case <-time.After(cutLook):
+		}
+	}
+	return true
+}
+
+// holdWait is how long Hold waits for the changes under way.
+const holdWait = 30 * time.Second
+
+// Hold has all changes fail with EAGAIN, for which clients try again, until release is called. It waits for those under way. Only
+// snapshots are still taken. The error is ErrBusy if somebody else has the gate closed, ErrNoCut, or context.Cause of ctx.
+func (v *Volume) Hold(ctx context.Context) (release func(), err error) {
+	hold := &closing{opened: make(chan struct{}), held: true}
+	for !v.closed.CompareAndSwap(nil, hold) {
+		if c := v.closed.Load(); c != nil && c.held {
+			return nil, ErrBusy
+		}
+		time.Sleep(cutLook) // a cut
+	}
+	if !v.drain(time.Now().Add(holdWait), ctx.Done()) {
+		v.open(hold)
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, ErrNoCut
+	}
+	return func() { v.open(hold) }, nil
 }
