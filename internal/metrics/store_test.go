@@ -132,13 +132,15 @@ podnas_volume_operation_failures_total{operation="create"} 1
 podnas_volume_operation_failures_total{operation="delete"} 0
 podnas_volume_operation_failures_total{operation="empty"} 0
 podnas_volume_operation_failures_total{operation="resize"} 1
-# HELP podnas_volume_operations_total Completed operations on volumes: create, resize, copy, delete, and empty (removal of a deleted volume's files).
+podnas_volume_operation_failures_total{operation="snapshot"} 0
+# HELP podnas_volume_operations_total Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).
 # TYPE podnas_volume_operations_total counter
 podnas_volume_operations_total{operation="copy"} 1
 podnas_volume_operations_total{operation="create"} 1
 podnas_volume_operations_total{operation="delete"} 1
 podnas_volume_operations_total{operation="empty"} 1
 podnas_volume_operations_total{operation="resize"} 1
+podnas_volume_operations_total{operation="snapshot"} 0
 `
 	collector := &store{opened, report, log}
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "podnas_disk_promised_bytes",
