@@ -73,6 +73,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 		Root:       a.Root,
 		Exports:    a.served,
 		Counter:    a.served.Counter(),
+		Snapshots:  a.served,
 		Quota:      a.limits,
 		Overcommit: a.Overcommit,
 		CountOnce:  a.Standalone,

@@ -14,7 +14,8 @@ import (
 )
 
 // exporter serves the volumes of a store: it puts them into the server's table, with an account where the
-// server enforces their sizes. It implements volume.Exporter and volume.Counter. All fields are needed.
+// server enforces their sizes. It implements volume.Exporter, volume.Counter and
+// volume.Snapshotter (snapshots.go). All fields are needed.
 type exporter struct {
 	Table  *exports.Table
 	Root   string // of the disk
