@@ -147,6 +147,8 @@ func (s *Store) forSnapshot(name string) (Volume, error) {
 		return Volume{}, fmt.Errorf("volume %s: %w: another request is changing it", name, ErrBusy)
 	case r.unserved != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: it is not served: %w", name, ErrBusy, r.unserved)
+	case s.restorings[r.ID] != nil && !s.restorings[r.ID].ended():
+		return Volume{}, fmt.Errorf("volume %s: %w: it is being restored to its snapshot %s", name, ErrBusy, s.restorings[r.ID].snapshot.Name)
 	case s.markings[name] != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: its files are being assigned to its project; take the snapshot after that", name, ErrBusy)
 	}
