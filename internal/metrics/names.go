@@ -26,6 +26,7 @@ var (
 
 	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).", "operation")
 	failures   = desc("volume_operation_failures_total", "Failed operations on volumes. Most are retried, and each failure counts.", "operation")
+	snapshots  = desc("snapshots", "Complete snapshots of all volumes, deleted volumes too.")
 	copied     = desc("volume_copied_bytes", "Bytes copied so far by a running copy.", "volume")
 	trash      = desc("trash_volumes", "Deleted volumes whose files are not removed yet.")
 	trashBytes = desc("trash_bytes", "Disk usage of deleted volumes. Missing if the kernel does not count it.")

@@ -119,6 +119,9 @@ podnas_disk_promised_bytes 4.194304e+06
 # HELP podnas_reconcile_last_success_timestamp_seconds Time of the last comparison of the disk with the cluster.
 # TYPE podnas_reconcile_last_success_timestamp_seconds gauge
 podnas_reconcile_last_success_timestamp_seconds 1000
+# HELP podnas_snapshots Complete snapshots of all volumes, deleted volumes too.
+# TYPE podnas_snapshots gauge
+podnas_snapshots 0
 # HELP podnas_stands_aside 1 if this podnas provisions no claims, because another one has its provisioner name.
 # TYPE podnas_stands_aside gauge
 podnas_stands_aside 1

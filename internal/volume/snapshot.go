@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -164,6 +163,14 @@ func checkSnapshotName(name string) error {
 // Snapshots lists the snapshots of a volume, or of all, by the names of volumes and the oldest first. The volume may be
 // deleted. The error is ErrNotFound if there is neither a volume nor a snapshot of one.
 func (s *Store) Snapshots(volume string) ([]Snapshot, error) {
+	list, err := s.unsortedSnapshots(volume)
+	slices.SortFunc(list, func(a, b Snapshot) int {
+		return cmp.Or(cmp.Compare(a.Volume, b.Volume), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	return list, err
+}
+
+func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []Snapshot{}
@@ -177,9 +184,6 @@ func (s *Store) Snapshots(volume string) ([]Snapshot, error) {
 	if volume != "" && len(list) == 0 && s.records[volume] == nil {
 		return nil, s.notFoundLocked(volume)
 	}
-	slices.SortFunc(list, func(a, b Snapshot) int {
-		return cmp.Or(cmp.Compare(a.Volume, b.Volume), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
-	})
 	return list, nil
 }
 
@@ -233,14 +237,17 @@ func (s *Store) describeLocked(r *snapshotRecord) Snapshot {
 //
 // +checklocks:s.mu
 func (s *Store) findSnapshotLocked(volume, name string) *snapshotRecord {
-	var found *snapshotRecord
-	for _, id := range slices.Collect(maps.Keys(s.snapshots)) {
-		r := s.snapshotLocked(id, name)
-		switch {
-		case r == nil || !r.isOf(volume):
-		case !s.describeLocked(r).VolumeDeleted:
+	if v := s.records[volume]; v != nil {
+		if r := s.snapshotLocked(v.ID, name); r != nil {
 			return r
-		case found == nil || found.Created.Before(r.Created):
+		}
+	}
+	var found *snapshotRecord
+	for id, of := range s.snapshots {
+		if !of[0].isOf(volume) {
+			continue
+		}
+		if r := s.snapshotLocked(id, name); r != nil && (found == nil || found.Created.Before(r.Created)) {
 			found = r
 		}
 	}
@@ -270,7 +277,7 @@ func (s *Store) noSnapshotLocked(volume, name string) error {
 	}
 	known := s.records[volume] != nil
 	for _, of := range s.snapshots {
-		known = known || len(of) > 0 && of[0].isOf(volume)
+		known = known || of[0].isOf(volume)
 	}
 	if !known {
 		return s.notFoundLocked(volume)
