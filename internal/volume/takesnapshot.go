@@ -16,6 +16,7 @@ import (
 type taking struct {
 	volume   Volume
 	name     string
+	prefix   string // of a name by the date
 	began    time.Time
 	progress SnapshotProgress
 	cancel   context.CancelCauseFunc
@@ -164,7 +165,7 @@ func (s *Store) reserveSnapshot(t *taking) error {
 			t.volume.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
 	}
 	if t.name == "" {
-		byDate := t.began.Format("2006-01-02-150405")
+		byDate := t.prefix + t.began.Format("2006-01-02-150405")
 		t.name = byDate
 		for n := 2; s.snapshotTakenLocked(t.volume.ID, t.name); n++ {
 			t.name = fmt.Sprintf("%s-%d", byDate, n)
