@@ -47,15 +47,15 @@ func SyncAll(f *os.File) error {
 // A regular file shares its blocks, and has the name before it is complete. A directory is empty. fd may be O_PATH,
 // and st is what Stat has said of it. The error is EOPNOTSUPP where the disk can't share blocks.
 func Clone(dir *os.File, name string, fd int, st *Statx) error {
+	e := Entry{Dir: dir, Name: name, FD: fd, Stat: st.Statx_t}
+	if e.Type() == unix.S_IFREG {
+		return e.clone(dir, name)
+	}
 	m, err := readMetadata(fd, &st.Statx_t)
 	if err != nil {
 		return err
 	}
-	e := Entry{Dir: dir, Name: name, FD: fd, Stat: st.Statx_t}
-	switch e.Type() {
-	case unix.S_IFREG:
-		return e.clone(dir, name, &m)
-	case unix.S_IFDIR:
+	if e.Type() == unix.S_IFDIR {
 		if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil {
 			return fmt.Errorf("make a directory: %w", err)
 		}
@@ -64,30 +64,59 @@ func Clone(dir *os.File, name string, fd int, st *Statx) error {
 	return e.node(dir, name, &m)
 }
 
-func (e *Entry) clone(dir *os.File, name string, m *metadata) (err error) {
-	src, err := e.Open()
+// clone makes system calls by descriptors: by paths in /proc, as for what is O_PATH, it takes half as long again.
+func (e *Entry) clone(dir *os.File, name string) (err error) {
+	src, err := unix.Open(procPath(e.FD), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("open: %w", err)
 	}
-	defer src.Close()
+	defer unix.Close(src)
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if e.Stat.Size > 0 {
-		for {
-			err := unix.IoctlFileClone(fd, int(src.Fd()))
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("share its blocks: %w", err)
-			}
+	for e.Stat.Size > 0 {
+		err := unix.IoctlFileClone(fd, src)
+		if err == nil {
 			break
 		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("share its blocks: %w", err)
+		}
+	}
+	if hasNoAttributes(src) && hasNoAttributes(fd) {
+		return e.applyPlain(fd)
+	}
+	m, err := readMetadata(e.FD, &e.Stat)
+	if err != nil {
+		return err
 	}
 	return m.apply(fd)
+}
+
+// hasNoAttributes reports whether it is known that an open file has no extended attributes.
+func hasNoAttributes(fd int) bool {
+	n, err := unix.Flistxattr(fd, nil)
+	return err == nil && n == 0
+}
+
+// applyPlain is metadata.apply for a new file that is open, and has no extended attributes, as its source.
+func (e *Entry) applyPlain(fd int) error {
+	uid, gid := int(e.Stat.Uid), int(e.Stat.Gid)
+	if uid != os.Geteuid() || gid != os.Getegid() {
+		if err := unix.Fchown(fd, uid, gid); err != nil && !forRoot(err) {
+			return fmt.Errorf("change the owner: %w", err)
+		}
+	}
+	if err := unix.Fchmod(fd, uint32(e.Stat.Mode)&^unix.S_IFMT); err != nil {
+		return fmt.Errorf("change the mode: %w", err)
+	}
+	times := []unix.Timespec{{Sec: e.Stat.Atime.Sec, Nsec: int64(e.Stat.Atime.Nsec)}, {Sec: e.Stat.Mtime.Sec, Nsec: int64(e.Stat.Mtime.Nsec)}}
+	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("set the times: %w", err)
+	}
+	return nil
 }
 
 // Fill has fill add names to a directory in dir, which keeps its owner, mode, times and extended attributes. Without
