@@ -13,7 +13,7 @@ import (
 	"github.com/podnas/podnas/provisioner/control"
 )
 
-const snapshotLong = `Take, list and delete snapshots of volumes.
+const snapshotLong = `Take, list, delete and restore snapshots of volumes.
 
 A snapshot has all files of a volume as they were at one moment, between two calls of its clients. Clients
 find it in .snapshots/NAME at the root of the volume, where nobody can change it, and which ls and find
@@ -63,7 +63,7 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "snapshot",
 		Aliases: []string{"snapshots", "snap"},
-		Short:   "Take, list and delete snapshots of volumes",
+		Short:   "Take, list, delete and restore snapshots of volumes",
 		Long:    snapshotLong + snapshotExitHelp,
 		Example: snapshotExamples,
 	})
@@ -76,6 +76,7 @@ func newSnapshotCommand() *cobra.Command {
 		{newSnapshotListCommand(&cfg), cfg.completeSnapshots(0)},
 		{newSnapshotShowCommand(&cfg), cfg.completeSnapshots(1)},
 		{newSnapshotDeleteCommand(&cfg), cfg.completeSnapshots(-1)},
+		{newSnapshotRestoreCommand(&cfg), cfg.completeSnapshots(1)},
 	} {
 		sub.command.ValidArgsFunction = sub.complete
 		cmd.AddCommand(sub.command)

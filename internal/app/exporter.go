@@ -22,6 +22,8 @@ type exporter struct {
 	Engine server.Choice
 	Limits quota.Choice
 	Log    *slog.Logger
+	// NFS returns the server, which is made after the volumes are exported.
+	NFS func() *server.Server
 }
 
 // Counter returns what counts the usage of volumes, or nil if sizes are not enforced.

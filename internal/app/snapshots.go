@@ -11,6 +11,8 @@ import (
 
 	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/restore"
 	"github.com/podnas/podnas/server/snapshot"
 )
 
@@ -58,12 +60,22 @@ func cloneOnce(name, clone string) error {
 	return tree.Clone(dir, filepath.Base(clone), int(f.Fd()), &st)
 }
 
+// begin begins a call in an exported volume, which its Done ends.
+func (e exporter) begin(v volume.Volume) (*exports.Volume, error) {
+	served, ok := e.Table.ByID(v.ID)
+	if !ok || !served.Begin() {
+		return nil, fmt.Errorf("volume %s is not exported", v.Name)
+	}
+	return served, nil
+}
+
 // TakeSnapshot implements volume.Snapshotter.
 func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.File, p *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
-	served, ok := e.Table.ByID(v.ID)
-	if !ok {
-		return volume.SnapshotTaken{}, fmt.Errorf("volume %s is not exported", v.Name)
+	served, err := e.begin(v)
+	if err != nil {
+		return volume.SnapshotTaken{}, err
 	}
+	defer served.Done()
 	root, err := os.OpenRoot(work.Name())
 	if err != nil {
 		return volume.SnapshotTaken{}, err
@@ -80,3 +92,24 @@ func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.Fi
 func (e exporter) ShowSnapshots(v volume.Volume, dir string) error {
 	return e.Table.ShowSnapshots(v.ID, dir)
 }
+
+// RestoreSnapshot implements volume.Snapshotter.
+func (e exporter) RestoreSnapshot(ctx context.Context, v volume.Volume, name string, held func() error, p *volume.RestoreProgress) error {
+	served, err := e.begin(v)
+	if err != nil {
+		return err
+	}
+	defer served.Done()
+	release, err := served.Snapshots.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := held(); err != nil {
+		return err
+	}
+	return e.NFS().Restore(ctx, served, name, (*restore.Progress)(p))
+}
+
+// OpenFiles implements volume.Snapshotter.
+func (e exporter) OpenFiles(v volume.Volume) int { return e.NFS().OpenFiles(v.ID) }

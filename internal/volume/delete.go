@@ -85,6 +85,7 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 
 func (s *Store) delete(r *record, archive bool) error {
 	s.endCopy(r.Name)
+	s.endRestoring(r.ID)
 	s.endTaking(r.ID)
 	if s.endMarking(r.Name) {
 		defer func() {

@@ -354,6 +354,26 @@ func scenes() []scene {
 			}
 			isKept(t, filepath.Join(root, a.tree()))
 		}},
+		{"restore", func(t *testing.T, s *Store, root string) {
+			makeVolume(small)(t, s, root)
+			mustDo(t, takeSnapshot(t.Context(), s))
+			mustDo(t, os.WriteFile(filepath.Join(root, "v", "data"), []byte("what came later"), 0o600))
+			mustDo(t, os.WriteFile(filepath.Join(root, "v", "more"), nil, 0o600))
+		}, restoreVolume, func(t *testing.T, s *Store, _ *exports, root string) {
+			isKept(t, filepath.Join(root, "v"))
+			if _, err := os.Lstat(filepath.Join(root, "v", "more")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("what the snapshot does not have is there: %v", err)
+			}
+			safe := false
+			list, err := s.Snapshots("v")
+			for _, found := range list {
+				later, err := os.ReadFile(filepath.Join(root, found.tree(), "data"))
+				safe = safe || err == nil && string(later) == "what came later"
+			}
+			if !safe {
+				t.Errorf("no snapshot has what there was before: %+v, %v", list, err)
+			}
+		}},
 		{"delete a snapshot", func(t *testing.T, s *Store, root string) {
 			makeVolume(small)(t, s, root)
 			mustDo(t, takeSnapshot(t.Context(), s))
@@ -402,6 +422,31 @@ func takeSnapshot(ctx context.Context, s *Store) error {
 		}
 	}
 	return err
+}
+
+// restoreVolume restores its snapshot, after what an earlier process has begun.
+func restoreVolume(ctx context.Context, s *Store) error {
+	s.ResumeRestores()
+	if err := awaitRestore(s); err != nil && !errors.Is(err, ErrNoSnapshot) {
+		return err
+	}
+	if _, err := s.StartRestore(ctx, "v", "a", false); err != nil {
+		return err
+	}
+	return awaitRestore(s)
+}
+
+// awaitRestore waits for a restore, or the end of the Store.
+func awaitRestore(s *Store) error {
+	for {
+		switch r, err := s.GetRestore("v"); {
+		case err != nil || r.Done:
+			return err
+		case s.background.Err() != nil:
+			return s.background.Err()
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // TestKilledAtEveryStep: whichever step was the last, the next start leaves all

@@ -40,6 +40,8 @@ type record struct {
 	Boot string `json:"boot,omitempty"`
 	// SourceID is the ID of the volume whose snapshot it is copied from.
 	SourceID uint64 `json:"sourceId,omitempty,string"`
+	// Restoring is the name of the snapshot that its files are being made those of.
+	Restoring string `json:"restoring,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
 	Disk string `json:"disk,omitempty"`
 	Volume

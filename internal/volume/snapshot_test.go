@@ -26,6 +26,9 @@ type copier struct {
 	// middle, if set, is called when the tree is half made.
 	middle func(context.Context) error
 
+	open     int                         // OpenFiles
+	restored func(context.Context) error // of RestoreSnapshot
+
 	mu    sync.Mutex
 	shown map[string]string // directories by the names of volumes
 }
@@ -61,6 +64,36 @@ func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *S
 	p.Bytes.Store(all.Bytes.Load())
 	return SnapshotTaken{Cut: cut, Files: all.Files.Load(), Bytes: all.Bytes.Load()}, nil
 }
+
+// RestoreSnapshot makes what the snapshot has of the volume again, by copying it.
+func (c *copier) RestoreSnapshot(ctx context.Context, v Volume, name string, held func() error, p *RestoreProgress) error {
+	if err := held(); err != nil {
+		return err
+	}
+	if c.restored != nil {
+		if err := c.restored(ctx); err != nil {
+			return err
+		}
+	}
+	from, err := os.Open(filepath.Join(c.root, snapshotsOf(v.ID), snapshotReady, name))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.Open(filepath.Join(c.root, v.Path))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	var all tree.Copy
+	if err := all.Run(ctx, from, to); err != nil {
+		return err
+	}
+	p.Files.Store(all.Files.Load())
+	return nil
+}
+
+func (c *copier) OpenFiles(Volume) int { return c.open }
 
 func (c *copier) ShowSnapshots(v Volume, dir string) error {
 	c.mu.Lock()

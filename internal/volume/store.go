@@ -147,6 +147,8 @@ type Store struct {
 	takings map[uint64]*taking // by their volume's ID
 	// +checklocks:mu
 	badSnapshots []badSnapshot // records that are not used
+	// +checklocks:mu
+	restorings map[uint64]*restoring // by volume
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown
@@ -196,6 +198,7 @@ func newStore(cfg Config) (*Store, error) {
 		markings:    map[string]*marking{},
 		snapshots:   map[uint64][]*snapshotRecord{},
 		takings:     map[uint64]*taking{},
+		restorings:  map[uint64]*restoring{},
 		copySlots:   semaphore.NewWeighted(copiesAtOnce),
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},

@@ -16,6 +16,7 @@ import (
 type taking struct {
 	volume   Volume
 	name     string
+	prefix   string // of a name by the date
 	began    time.Time
 	progress SnapshotProgress
 	cancel   context.CancelCauseFunc
@@ -147,6 +148,8 @@ func (s *Store) forSnapshot(name string) (Volume, error) {
 		return Volume{}, fmt.Errorf("volume %s: %w: another request is changing it", name, ErrBusy)
 	case r.unserved != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: it is not served: %w", name, ErrBusy, r.unserved)
+	case s.restorings[r.ID] != nil && !s.restorings[r.ID].ended():
+		return Volume{}, fmt.Errorf("volume %s: %w: it is being restored to its snapshot %s", name, ErrBusy, s.restorings[r.ID].snapshot.Name)
 	case s.markings[name] != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: its files are being assigned to its project; take the snapshot after that", name, ErrBusy)
 	}
@@ -162,7 +165,7 @@ func (s *Store) reserveSnapshot(t *taking) error {
 			t.volume.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
 	}
 	if t.name == "" {
-		byDate := t.began.Format("2006-01-02-150405")
+		byDate := t.prefix + t.began.Format("2006-01-02-150405")
 		t.name = byDate
 		for n := 2; s.snapshotTakenLocked(t.volume.ID, t.name); n++ {
 			t.name = fmt.Sprintf("%s-%d", byDate, n)

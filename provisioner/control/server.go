@@ -117,6 +117,8 @@ func (s *Server) handler() http.Handler {
 		"POST /v1/snapshots":  s.createSnapshot,
 		"GET /v1/snapshot":    s.snapshot,
 		"DELETE /v1/snapshot": s.deleteSnapshot,
+		"POST /v1/restore":    s.startRestore,
+		"GET /v1/restore":     s.restore,
 		"GET " + doctorPath:   s.doctor,
 		"GET /v1/usage":       s.mounted,
 		"GET /v1/clients":     s.clients,

@@ -19,8 +19,8 @@ type Volume struct {
 		_       [56]byte
 	}
 	closed atomic.Pointer[closing] // nil: the gate is open
-	taking atomic.Pointer[Taking]        // nil: no snapshot is being taken
-	busy   atomic.Bool                   // from before the cut until the snapshot is complete
+	taking atomic.Pointer[Taking]  // nil: no snapshot is being taken
+	busy   atomic.Bool             // from before the cut until the snapshot is complete
 }
 
 const gateParts = 8
