@@ -29,9 +29,9 @@ var errNoClones = errors.New("the disk can't share blocks between files, for whi
 func (e exporter) CheckSnapshots() error {
 	name := filepath.Join(e.Root, cloneProbe)
 	clone := name + "-2"
-	defer os.Remove(clone)
-	defer os.Remove(name)
-	_ = errors.Join(os.Remove(name), os.Remove(clone)) // of a process that was killed
+	remove := func() { _ = errors.Join(os.Remove(name), os.Remove(clone)) }
+	remove() // what a process that was killed has left
+	defer remove()
 	if err := cloneOnce(name, clone); errors.Is(err, syscall.EOPNOTSUPP) {
 		return errNoClones
 	}

@@ -170,7 +170,7 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 //
 // +checklocks:s.mu
 func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
-	size := int64(0)
+	var size int64
 	switch source, snapshot := s.records[spec.Source], s.findSnapshotLocked(spec.Source, spec.SourceSnapshot); {
 	case spec.Source == "":
 		return nil

@@ -142,8 +142,10 @@ func (r *snapshotRecord) UnmarshalJSON(data []byte) (err error) {
 // snapshotsOf is the folder with the snapshots of a volume.
 func snapshotsOf(id uint64) string { return path.Join(snapshotsDir, fmt.Sprintf("%016x", id)) }
 
-// file is the path of the record, and tree that of the files.
+// file is the path of the record.
 func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".json") }
+
+// tree is the path of the files.
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }
 
 // Directory is the path of its files, below the root of the disk.
