@@ -67,6 +67,8 @@ func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 // Kept counts what is kept between calls.
 func (n *native) Kept() inode.Kept { return n.opener.Kept() }
 
+func (n *native) Opener() *inode.Opener { return n.opener }
+
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	if n.nfs4 != nil {

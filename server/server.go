@@ -27,6 +27,7 @@ import (
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/restore"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -167,6 +168,7 @@ type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
 	Kept() inode.Kept
+	Opener() *inode.Opener
 }
 
 // Server serves NFS clients.
@@ -206,6 +208,14 @@ func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
 // Kept counts what is kept between calls.
 func (s *Server) Kept() inode.Kept { return s.engine.Kept() }
+
+// Restore makes the files of a volume those of one of its snapshots, see restore.Run.
+func (s *Server) Restore(ctx context.Context, v *exports.Volume, name string, p *restore.Progress) error {
+	return restore.Run(ctx, s.engine.Opener(), v, name, p)
+}
+
+// OpenFiles returns how many files of a volume clients of version 4 have open. Version 3 does not tell.
+func (s *Server) OpenFiles(volume uint64) int { return s.engine.Opener().HeldIn(volume) }
 
 // NFS4 returns what serves version 4, nil where it is not served.
 func (s *Server) NFS4() *nfsv41.Server {

@@ -37,8 +37,8 @@ const (
 const pluginLong = `Manage podnas in a cluster from your own machine.
 
 'kubectl podnas' finds podnas's pod by your kubeconfig, and runs podnas's commands there, as 'kubectl
-exec -n podnas podnas-0 -- podnas ...' does: volume, client, doctor and mounted. What they print comes
-back, and so does their exit code. 'doctor mount', 'doctor pod', 'bench' and 'version' run on this
+exec -n podnas podnas-0 -- podnas ...' does: volume, snapshot, client, doctor and mounted. What they
+print comes back, and so does their exit code. 'doctor mount', 'doctor pod', 'bench' and 'version' run on this
 machine: the first and bench need a network on which it reaches podnas's address.
 
 It is the binary podnas under another name, and runs on Linux; elsewhere kubectl exec does the same.
@@ -85,7 +85,7 @@ func newPluginCommand() *cobra.Command {
 		switch cmd.Name() {
 		case "serve":
 			root.RemoveCommand(cmd)
-		case "volume", "client", "mounted", "drain": // the last for the pods of older versions, which have no mounted
+		case "volume", "snapshot", "client", "mounted", "drain": // the last for the pods of older versions, which have no mounted
 			cfg.runInPod(cmd)
 			for _, sub := range cmd.Commands() {
 				cfg.runInPod(sub)

@@ -229,6 +229,8 @@ func TestPlugin(t *testing.T) {
 				{args: []string{"mounted", "-w", "-o=json"}, ran: "podnas mounted --output=json --", stdout: `"clients": `},
 				{args: []string{"mounted", "-w", "-o=wide"}, err: `unknown output format "wide"`, code: exitUsage},
 				{args: []string{"volume", "list", "--watch", "-o=json"}, err: "--watch has no end", code: exitUsage},
+				{args: []string{"snapshot", "list", "-o=name"}, ran: "podnas snapshot list --output=name --"},
+				{args: []string{"snapshot", "show", "v"}, err: "NAME is missing", code: exitUsage},
 				{args: []string{"drain", "--timeout=0"}, ran: "podnas drain --timeout=0s --", stderr: "'podnas mounted --wait'"},
 				// What runs here, or not at all.
 				{args: []string{"version"}, stdout: "podnas " + version},

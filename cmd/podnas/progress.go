@@ -50,13 +50,17 @@ func (s *copySpeed) text(said *control.Error, now time.Time) string {
 	if p == nil { // an older podnas
 		return said.Message
 	}
+	source := p.Source
+	if p.Snapshot != "" {
+		source = "snapshot " + p.Snapshot + " of " + source
+	}
 	if s.began.IsZero() {
 		s.began, s.first = now, p.Bytes
 	}
-	text := fmt.Sprintf("copying %s: %s in %s", p.Source, volume.FormatSize(p.Bytes), volume.FormatCount(p.Files, "file"))
+	text := fmt.Sprintf("copying %s: %s in %s", source, volume.FormatSize(p.Bytes), volume.FormatCount(p.Files, "file"))
 	if p.Total > 0 {
 		// The source grows and shrinks meanwhile. The last percent is for syncing.
-		text = fmt.Sprintf("copying %s: %d%%, %s of %s", p.Source, min(99, volume.Percent(p.Bytes, p.Total)), volume.FormatSize(p.Bytes), volume.FormatSize(p.Total))
+		text = fmt.Sprintf("copying %s: %d%%, %s of %s", source, min(99, volume.Percent(p.Bytes, p.Total)), volume.FormatSize(p.Bytes), volume.FormatSize(p.Total))
 	}
 	rate := float64(p.Bytes-s.first) / now.Sub(s.began).Seconds()
 	if now.Sub(s.began) < copyPoll/2 || rate < 1 {

@@ -26,6 +26,13 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// from is for a command whose last arguments may be left out: those after the first ones that are needed.
+func from(needed int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return exactly(names[:min(max(needed, len(args)), len(names))]...)(cmd, args)
+	}
+}
+
 // atLeastOne is for a command that takes one argument or more.
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

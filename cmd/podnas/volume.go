@@ -72,6 +72,11 @@ func newVolumeCommand() *cobra.Command {
 				panic(err) // only a flag that is not there gives one
 			}
 		}
+		if sub.command.Flags().Lookup("snapshot") != nil {
+			if err := sub.command.RegisterFlagCompletionFunc("snapshot", cfg.completeSourceSnapshots); err != nil {
+				panic(err) // only a flag that is not there gives one
+			}
+		}
 		cmd.AddCommand(sub.command)
 	}
 	return cmd

@@ -30,8 +30,9 @@ const createExamples = `  # A volume that every user can write to, and its Persi
   # Mounted with NFSv3, for a node without version 4
   podnas volume create shared --size 10Gi --mount-options nfsvers=3
 
-  # A copy of another volume
-  podnas volume create scratch-2 --size 10Gi --from scratch`
+  # A copy of another volume, and of a snapshot of it
+  podnas volume create scratch-2 --size 10Gi --from scratch
+  podnas volume create scratch-3 --size 10Gi --from scratch --snapshot before-upgrade`
 
 const adoptExamples = `  # Turn an existing folder on the disk into a volume; its files do not change
   podnas volume adopt photos --path old/photos --size 200Gi | kubectl apply -f -
@@ -78,6 +79,9 @@ binds to it. If you repeat the command, it changes nothing and prints the same.`
 		Example: createExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cfg.request.SourceSnapshot != "" && cfg.request.Source == "" {
+				return &usageError{errors.New("--snapshot needs --from: the volume whose snapshot it is")}
+			}
 			if cfg.size.sizeFlag == 0 {
 				return &usageError{errors.New("--size is missing: set the size of the volume, for example --size 10Gi")}
 			}
@@ -88,6 +92,7 @@ binds to it. If you repeat the command, it changes nothing and prints the same.`
 	f.SortFlags = false
 	cfg.addFlags(f)
 	f.StringVar(&cfg.request.Source, "from", "", "copy this `VOLUME`")
+	f.StringVar(&cfg.request.SourceSnapshot, "snapshot", "", "with --from: copy this `SNAPSHOT` of the volume, which may be deleted")
 	f.BoolVar(&cfg.noWait, "no-wait", false, "with --from: don't wait for the copy")
 	f.String("uid", "", "owner of its root directory, a `USER` id")
 	f.String("gid", "", "group of its root directory, a `GROUP` id, which kubelet also adds to pods")
@@ -163,6 +168,9 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 	if errors.As(err, &said) && said.Code == control.Copying {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s\nThe copy continues in the background. Repeat the command to see its progress, and at the end the PersistentVolume.\n", said)
 		return nil
+	}
+	if err != nil && r.SourceSnapshot != "" {
+		return c.adviseSnapshot(cmd.Context(), client, r.Source, r.SourceSnapshot, err)
 	}
 	if err != nil {
 		return advise(err)

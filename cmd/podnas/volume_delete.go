@@ -19,6 +19,8 @@ const deleteLong = `Delete volumes. Clients that have one mounted get errors fro
 background, moved to the archive, or kept in their directory, as set by the volume's --on-delete;
 'podnas volume show NAME' shows it. 'podnas volume archive' archives the files of any volume.
 
+A volume's snapshots are kept: 'podnas snapshot delete' deletes them.
+
 For a volume that belongs to a claim, delete the claim instead. Deleting a volume that is being
 copied cancels the copy.
 
@@ -135,6 +137,9 @@ func (r *remover) remove(ctx context.Context, client *control.Client, name strin
 	case r.kept || v.State == volume.Copying:
 		fate = "its files are removed in the background"
 	}
+	if v.Snapshots > 0 {
+		fate += fmt.Sprintf("; its %s kept, see 'podnas snapshot list %s'", keptSnapshots(v.Snapshots), name)
+	}
 	if !r.yes {
 		if err := confirm(r.answers, r.questions, deleteQuestion(v, r.verb, fate)); err != nil {
 			return err
@@ -164,6 +169,13 @@ func (r *remover) keptError(v control.Volume, isKept bool) error {
 		return &usageError{fmt.Errorf("volume %s is already deleted, and its files are %s; use --kept to remove them too", v.Name, v.State)}
 	}
 	return &usageError{fmt.Errorf("volume %s is not archived or retained, but in use: don't use --kept", v.Name)}
+}
+
+func keptSnapshots(n int) string {
+	if n == 1 {
+		return "snapshot is"
+	}
+	return volume.FormatCount(n, "snapshot") + " are"
 }
 
 func deleteQuestion(v control.Volume, verb, fate string) string {

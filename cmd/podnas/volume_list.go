@@ -238,6 +238,10 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 	if paths {
 		header = append(header, "PATH")
 	}
+	snapshots := wide || slices.ContainsFunc(volumes, func(v control.Volume) bool { return v.Snapshots > 0 })
+	if snapshots {
+		header = append(header, "SNAPSHOTS")
+	}
 	if wide {
 		header = append(header, "FILES", "ON-DELETE", "OPTIONS", "AGE")
 	}
@@ -249,6 +253,9 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 		}
 		if paths {
 			row = append(row, v.Path)
+		}
+		if snapshots {
+			row = append(row, fmt.Sprint(v.Snapshots))
 		}
 		if wide {
 			files := "-"

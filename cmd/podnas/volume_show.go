@@ -122,7 +122,8 @@ func printVolume(out io.Writer, s shown) error {
 		{"Clients:", clients},
 		{"Options:", cmp.Or(strings.Join(options(v.Options), ", "), "none")},
 		{"On delete:", onDelete(v)},
-		{"Copy of:", cmp.Or(v.Source, "-")},
+		{"Copy of:", copyOf(v)},
+		{"Snapshots:", snapshotsOf(v)},
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
 		{"Created:", created(v)},
 		{"Mount:", cmp.Or(s.Mount, "-")},
@@ -132,6 +133,20 @@ func printVolume(out io.Writer, s shown) error {
 		}
 	}
 	return w.Flush()
+}
+
+func copyOf(v control.Volume) string {
+	if v.SourceSnapshot != "" {
+		return "snapshot " + v.SourceSnapshot + " of " + v.Source
+	}
+	return cmp.Or(v.Source, "-")
+}
+
+func snapshotsOf(v control.Volume) string {
+	if v.Snapshots == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d, see 'podnas snapshot list %s'", v.Snapshots, v.Name)
 }
 
 // created is "-" if the record of the volume can't be read.

@@ -31,7 +31,14 @@ func serveStandalone(t *testing.T) (root, claims string) {
 
 func serveStandaloneWith(t *testing.T, flags ...string) (root, claims string) {
 	t.Helper()
-	root, claims = t.TempDir(), t.TempDir()
+	root = t.TempDir()
+	return root, serveDisk(t, root, flags...)
+}
+
+// serveDisk runs a podnas on a disk until the test ends, and returns the folder of claims.
+func serveDisk(t *testing.T, root string, flags ...string) (claims string) {
+	t.Helper()
+	claims = t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -54,7 +61,7 @@ func serveStandaloneWith(t *testing.T, flags ...string) (root, claims string) {
 	for {
 		_, _, err := podnas(t.Context(), "volume", "list", "--root="+root)
 		if err == nil {
-			return root, claims
+			return claims
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("podnas does not answer: %v", err)

@@ -68,11 +68,12 @@ func (a *App) openVolumes(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.served = exporter{Table: a.exports, Root: a.Root, Engine: a.engine, Limits: a.limits, Log: a.Log}
+	a.served = exporter{Table: a.exports, Root: a.Root, Engine: a.engine, Limits: a.limits, Log: a.Log, NFS: func() *server.Server { return a.nfs }}
 	a.store, err = volume.Open(volume.Config{
 		Root:       a.Root,
 		Exports:    a.served,
 		Counter:    a.served.Counter(),
+		Snapshots:  a.served,
 		Quota:      a.limits,
 		Overcommit: a.Overcommit,
 		CountOnce:  a.Standalone,
@@ -113,6 +114,7 @@ func (a *App) openServer(context.Context) (err error) {
 	if a.nfs, err = server.New(cfg); err != nil {
 		return err
 	}
+	a.store.ResumeRestores() // before a client can see what is not complete
 	a.info = a.describe()
 	a.volumes = &provisioner.Provisioner{Store: a.store, Name: a.Provisioner, NewDisk: a.NewDisk, NoNFS4: a.noNFS4(a.engine), Log: a.Log}
 	a.claims, err = a.newClaims()

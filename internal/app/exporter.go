@@ -14,13 +14,16 @@ import (
 )
 
 // exporter serves the volumes of a store: it puts them into the server's table, with an account where the
-// server enforces their sizes. It implements volume.Exporter and volume.Counter. All fields are needed.
+// server enforces their sizes. It implements volume.Exporter, volume.Counter and
+// volume.Snapshotter (snapshots.go). All fields are needed.
 type exporter struct {
 	Table  *exports.Table
 	Root   string // of the disk
 	Engine server.Choice
 	Limits quota.Choice
 	Log    *slog.Logger
+	// NFS returns the server, which is made after the volumes are exported.
+	NFS func() *server.Server
 }
 
 // Counter returns what counts the usage of volumes, or nil if sizes are not enforced.

@@ -24,8 +24,9 @@ var (
 	diskInodesPromised = desc("disk_promised_inodes", "Sum of the file limits of all volumes, archived and retained ones too.")
 	diskUnanswered     = desc("disk_unanswered_seconds", "How long the disk has not answered the queries for metrics, otherwise 0. The metrics of the disk and of volumes' usage are missing meanwhile.")
 
-	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, delete, and empty (removal of a deleted volume's files).", "operation")
+	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).", "operation")
 	failures   = desc("volume_operation_failures_total", "Failed operations on volumes. Most are retried, and each failure counts.", "operation")
+	snapshots  = desc("snapshots", "Complete snapshots of all volumes, deleted volumes too.")
 	copied     = desc("volume_copied_bytes", "Bytes copied so far by a running copy.", "volume")
 	trash      = desc("trash_volumes", "Deleted volumes whose files are not removed yet.")
 	trashBytes = desc("trash_bytes", "Disk usage of deleted volumes. Missing if the kernel does not count it.")

@@ -22,7 +22,7 @@ func (s *store) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
 		volumes, volumeSize, volumeUsed, volumeFiles, volumeFilesLimit,
 		diskSize, diskFree, diskPromised, diskInodes, diskInodesFree, diskInodesPromised,
-		operations, failures, copied, trash, trashBytes, reconciled, standsAside,
+		operations, failures, snapshots, copied, trash, trashBytes, reconciled, standsAside,
 	} {
 		ch <- d
 	}
@@ -106,6 +106,8 @@ func (s *store) operations(o out) {
 		o.count(operations, a.Done, a.Operation)
 		o.count(failures, a.Failed, a.Operation)
 	}
+	kept, _ := s.Snapshots("") // of all there is no error
+	o.gauge(snapshots, float64(len(kept)))
 	deleted, err := s.Trash()
 	o.gauge(trash, float64(deleted.Volumes))
 	switch {

@@ -119,6 +119,9 @@ podnas_disk_promised_bytes 4.194304e+06
 # HELP podnas_reconcile_last_success_timestamp_seconds Time of the last comparison of the disk with the cluster.
 # TYPE podnas_reconcile_last_success_timestamp_seconds gauge
 podnas_reconcile_last_success_timestamp_seconds 1000
+# HELP podnas_snapshots Complete snapshots of all volumes, deleted volumes too.
+# TYPE podnas_snapshots gauge
+podnas_snapshots 0
 # HELP podnas_stands_aside 1 if this podnas provisions no claims, because another one has its provisioner name.
 # TYPE podnas_stands_aside gauge
 podnas_stands_aside 1
@@ -132,13 +135,15 @@ podnas_volume_operation_failures_total{operation="create"} 1
 podnas_volume_operation_failures_total{operation="delete"} 0
 podnas_volume_operation_failures_total{operation="empty"} 0
 podnas_volume_operation_failures_total{operation="resize"} 1
-# HELP podnas_volume_operations_total Completed operations on volumes: create, resize, copy, delete, and empty (removal of a deleted volume's files).
+podnas_volume_operation_failures_total{operation="snapshot"} 0
+# HELP podnas_volume_operations_total Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).
 # TYPE podnas_volume_operations_total counter
 podnas_volume_operations_total{operation="copy"} 1
 podnas_volume_operations_total{operation="create"} 1
 podnas_volume_operations_total{operation="delete"} 1
 podnas_volume_operations_total{operation="empty"} 1
 podnas_volume_operations_total{operation="resize"} 1
+podnas_volume_operations_total{operation="snapshot"} 0
 `
 	collector := &store{opened, report, log}
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "podnas_disk_promised_bytes",

@@ -7,7 +7,7 @@ import (
 )
 
 // activity counts a store's operations since it was opened.
-type activity struct{ create, resize, copy, remove, empty outcome }
+type activity struct{ create, resize, copy, snapshot, remove, empty outcome }
 
 type outcome struct {
 	done   atomic.Uint64
@@ -65,7 +65,7 @@ func (o *outcome) count(err error) {
 
 // Activity counts how often an operation was done, and how often it failed.
 type Activity struct {
-	Operation    string // create, resize, copy, delete, or empty: of the trash
+	Operation    string // create, resize, copy, snapshot, delete, or empty: of the trash
 	Done, Failed uint64
 }
 
@@ -76,7 +76,7 @@ func (s *Store) Activities() []Activity {
 	}
 	a := &s.activity
 	return []Activity{
-		tell("create", &a.create), tell("resize", &a.resize), tell("copy", &a.copy),
+		tell("create", &a.create), tell("resize", &a.resize), tell("copy", &a.copy), tell("snapshot", &a.snapshot),
 		tell("delete", &a.remove), tell("empty", &a.empty),
 	}
 }

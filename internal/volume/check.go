@@ -35,8 +35,8 @@ func (s *Store) Check() ([]Finding, error) {
 	if err := s.findStrays(".", s.places(), &strays); err != nil {
 		return nil, err
 	}
+	findings := s.checkSnapshots()
 	s.mu.Lock()
-	var findings []Finding
 	for _, d := range s.stillRefusedLocked() {
 		findings = append(findings, d.finding())
 	}

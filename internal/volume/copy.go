@@ -18,14 +18,14 @@ const copiesAtOnce = 2
 
 // copying is a running copy.
 type copying struct {
-	source string
-	tree   tree.Copy // its progress
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	source, snapshot string
+	tree             tree.Copy // its progress
+	cancel           context.CancelFunc
+	done             sync.WaitGroup
 }
 
 func (c *copying) progress() error {
-	return &CopyingError{Source: c.source, Files: c.tree.Files.Load(), Bytes: c.tree.Bytes.Load()}
+	return &CopyingError{Source: c.source, Snapshot: c.snapshot, Files: c.tree.Files.Load(), Bytes: c.tree.Bytes.Load()}
 }
 
 // Copy is a volume whose files are being copied from another.
@@ -62,7 +62,7 @@ func (s *Store) Copying(name string) error {
 // startCopy copies the source's files into a volume, in the background.
 func (s *Store) startCopy(r *record) {
 	ctx, cancel := context.WithCancel(s.background)
-	c := &copying{source: r.Source, cancel: cancel}
+	c := &copying{source: r.Source, snapshot: r.SourceSnapshot, cancel: cancel}
 	s.mu.Lock()
 	s.copies[r.Name] = c
 	s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Store) startCopy(r *record) {
 		}
 		s.count(&s.activity.copy, r.Name, err)
 		if err != nil {
-			err = fmt.Errorf("copy volume %s to %s: %w", r.Source, r.Name, err)
+			err = fmt.Errorf("copy %s to %s: %w", r.source(), r.Name, err)
 			s.log.Error("volume: copy failed", "err", err)
 			gone := *r
 			err = errors.Join(err, s.trash(&gone))
@@ -94,20 +94,16 @@ func (s *Store) startCopy(r *record) {
 func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 	// AssignTree creates a temporary directory in the source, which must not be
 	// copied.
-	if err := s.awaitMarking(ctx, r.Source); err != nil {
-		return err
+	if r.SourceSnapshot == "" {
+		if err := s.awaitMarking(ctx, r.Source); err != nil {
+			return err
+		}
 	}
 	if err := s.copySlots.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer s.copySlots.Release(1)
-	s.mu.Lock()
-	source := s.records[r.Source]
-	s.mu.Unlock()
-	if source == nil {
-		return ErrNotFound
-	}
-	from, err := openDir(s.root, source.Path)
+	from, err := s.openSource(r)
 	if err != nil {
 		return err
 	}
@@ -138,8 +134,22 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 	if err := s.enter(r, ready); err != nil {
 		return err
 	}
-	s.log.Info("volume: copied", "volume", r.Name, "from", r.Source, "files", c.tree.Files.Load(), "bytes", FormatSize(c.tree.Bytes.Load()))
+	s.log.Info("volume: copied", "volume", r.Name, "from", r.source(), "files", c.tree.Files.Load(), "bytes", FormatSize(c.tree.Bytes.Load()))
 	return nil
+}
+
+// openSource opens the directory that a volume is copied from.
+func (s *Store) openSource(r *record) (*os.File, error) {
+	if r.SourceSnapshot != "" {
+		return openDir(s.root, (&Snapshot{VolumeID: r.SourceID, Name: r.SourceSnapshot}).tree())
+	}
+	s.mu.Lock()
+	source := s.records[r.Source]
+	s.mu.Unlock()
+	if source == nil {
+		return nil, ErrNotFound
+	}
+	return openDir(s.root, source.Path)
 }
 
 // limitCopied sets the inode limit of a copy, if the kernel counted its inodes.

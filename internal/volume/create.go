@@ -61,7 +61,7 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	}
 	if r.State == copyingState {
 		s.startCopy(r)
-		return Volume{}, false, &CopyingError{Source: r.Source}
+		return Volume{}, false, &CopyingError{Source: r.Source, Snapshot: r.SourceSnapshot}
 	}
 	s.log.Info("volume: created", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size), "inodes", r.Inodes, "project", r.Project)
 	return r.Volume, true, nil
@@ -89,10 +89,10 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 		if c := s.copies[r.Name]; c != nil {
 			return none, c.progress()
 		}
-		return none, fmt.Errorf("volume %s: %w: the copy of %s has failed, and its files can't be removed, see the log", r.Name, ErrBusy, r.Source)
+		return none, fmt.Errorf("volume %s: %w: the copy of %s has failed, and its files can't be removed, see the log", r.Name, ErrBusy, r.source())
 	case r.State != ready:
 		return none, fmt.Errorf("volume %s: %w: another request is changing it", r.Name, ErrBusy)
-	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source:
+	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source || r.SourceSnapshot != spec.SourceSnapshot:
 		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
 	}
 	v := r.Volume
@@ -101,17 +101,18 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 
 func newRecord(state state, spec *Spec) *record {
 	return &record{State: state, Volume: Volume{
-		ID:            newID(),
-		Name:          spec.Name,
-		Path:          spec.Path,
-		Size:          spec.Size,
-		BytesPerInode: spec.BytesPerInode,
-		Options:       spec.Options,
-		OnDelete:      spec.OnDelete,
-		Source:        spec.Source,
-		Claim:         spec.Claim,
-		Manifest:      spec.Manifest,
-		Created:       time.Now().UTC().Truncate(time.Second),
+		ID:             newID(),
+		Name:           spec.Name,
+		Path:           spec.Path,
+		Size:           spec.Size,
+		BytesPerInode:  spec.BytesPerInode,
+		Options:        spec.Options,
+		OnDelete:       spec.OnDelete,
+		Source:         spec.Source,
+		SourceSnapshot: spec.SourceSnapshot,
+		Claim:          spec.Claim,
+		Manifest:       spec.Manifest,
+		Created:        time.Now().UTC().Truncate(time.Second),
 	}}
 }
 
@@ -124,16 +125,8 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if spec.Source != "" {
-		source := s.records[spec.Source]
-		switch {
-		case source == nil || source.State != ready || source.deleting:
-			return fmt.Errorf("to be copied: %w", s.notFoundLocked(spec.Source))
-		case source.unserved != nil:
-			return fmt.Errorf("%s, to be copied: %w: it is not served: %w", spec.Source, ErrBusy, source.unserved)
-		case source.Size > spec.Size:
-			return fmt.Errorf("%w: a copy of %s needs at least its size: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
-		}
+	if err := s.checkSourceLocked(r, spec); err != nil {
+		return err
 	}
 	switch adopts := r.State == adopting; {
 	case !adopts && spec.Size > space.Free:
@@ -171,6 +164,33 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		s.records[r.Name] = r
 	}
 	return err
+}
+
+// checkSourceLocked checks that a volume can be a copy of its source, if it has one.
+//
+// +checklocks:s.mu
+func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
+	var size int64
+	switch source, snapshot := s.records[spec.Source], s.findSnapshotLocked(spec.Source, spec.SourceSnapshot); {
+	case spec.Source == "":
+		return nil
+	case spec.SourceSnapshot != "" && snapshot == nil:
+		return fmt.Errorf("to be copied: %w", s.noSnapshotLocked(spec.Source, spec.SourceSnapshot))
+	case spec.SourceSnapshot != "" && snapshot.deleting:
+		return fmt.Errorf("to be copied: snapshot %s of volume %s: %w: it is being deleted", spec.SourceSnapshot, spec.Source, ErrBusy)
+	case spec.SourceSnapshot != "":
+		r.SourceID, size = snapshot.VolumeID, snapshot.Size
+	case source == nil || source.State != ready || source.deleting:
+		return fmt.Errorf("to be copied: %w", s.notFoundLocked(spec.Source))
+	case source.unserved != nil:
+		return fmt.Errorf("%s, to be copied: %w: it is not served: %w", spec.Source, ErrBusy, source.unserved)
+	default:
+		size = source.Size
+	}
+	if size > spec.Size {
+		return fmt.Errorf("%w: a copy of the %s needs at least its size: %s, not %s", ErrInvalid, r.source(), FormatSize(size), FormatSize(spec.Size))
+	}
+	return nil
 }
 
 // promisedLocked is the sum of all sizes, and promisedInodes that of all inode limits.
@@ -276,7 +296,7 @@ func (s *Store) enter(r *record, state state) error {
 	}
 	s.step("record is " + string(state))
 	if state == ready {
-		if err := s.exports.Export(next.Volume); err != nil {
+		if err := s.export(next.Volume); err != nil {
 			return err
 		}
 		s.limitWhenCounted(next.Volume)

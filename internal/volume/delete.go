@@ -72,10 +72,10 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 		return nil, s.notFoundLocked(name)
 	}
 	if archive && r.State == copyingState {
-		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.Source)
+		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.source())
 	}
 	for _, target := range s.records {
-		if target.Source == name && (target.State == creating || target.State == copyingState) {
+		if target.Source == name && target.SourceSnapshot == "" && (target.State == creating || target.State == copyingState) {
 			return nil, fmt.Errorf("%w: %s is being copied to %s; delete it after that", ErrBusy, name, target.Name)
 		}
 	}
@@ -85,6 +85,8 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 
 func (s *Store) delete(r *record, archive bool) error {
 	s.endCopy(r.Name)
+	s.endRestoring(r.ID)
+	s.endTaking(r.ID)
 	if s.endMarking(r.Name) {
 		defer func() {
 			if v, err := s.Get(r.Name); err == nil { // its deletion failed
@@ -189,5 +191,5 @@ func (s *Store) exportAgain(r *record) error {
 	if r.State != ready || r.unserved != nil {
 		return nil
 	}
-	return s.exports.Export(r.Volume)
+	return s.export(r.Volume)
 }

@@ -151,7 +151,7 @@ func (k *kernel) Usages() (map[uint32]quota.Usage, error) {
 func (k *kernel) boot(t *testing.T, root string) (*Store, *exports) {
 	t.Helper()
 	e := &exports{}
-	s, err := newStore(Config{Root: root, Exports: e, Log: slog.New(slog.DiscardHandler)})
+	s, err := newStore(Config{Root: root, Exports: e, Snapshots: &copier{root: root}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,6 +346,106 @@ func scenes() []scene {
 				t.Errorf("exported: %v", names)
 			}
 		}},
+		{"take a snapshot", makeVolume(small), takeSnapshot, func(t *testing.T, s *Store, e *exports, root string) {
+			servedWithData("v")(t, s, e, root)
+			a, err := s.GetSnapshot("v", "a")
+			if err != nil || a.Files != 1 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			isKept(t, filepath.Join(root, a.tree()))
+		}},
+		{"restore", func(t *testing.T, s *Store, root string) {
+			makeVolume(small)(t, s, root)
+			mustDo(t, takeSnapshot(t.Context(), s))
+			mustDo(t, os.WriteFile(filepath.Join(root, "v", "data"), []byte("what came later"), 0o600))
+			mustDo(t, os.WriteFile(filepath.Join(root, "v", "more"), nil, 0o600))
+		}, restoreVolume, func(t *testing.T, s *Store, _ *exports, root string) {
+			isKept(t, filepath.Join(root, "v"))
+			if _, err := os.Lstat(filepath.Join(root, "v", "more")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("what the snapshot does not have is there: %v", err)
+			}
+			safe := false
+			list, err := s.Snapshots("v")
+			for _, found := range list {
+				later, err := os.ReadFile(filepath.Join(root, found.tree(), "data"))
+				safe = safe || err == nil && string(later) == "what came later"
+			}
+			if !safe {
+				t.Errorf("no snapshot has what there was before: %+v, %v", list, err)
+			}
+		}},
+		{"delete a snapshot", func(t *testing.T, s *Store, root string) {
+			makeVolume(small)(t, s, root)
+			mustDo(t, takeSnapshot(t.Context(), s))
+		}, func(ctx context.Context, s *Store) error {
+			err := s.DeleteSnapshot(ctx, "v", "a")
+			if errors.Is(err, ErrNoSnapshot) {
+				return nil
+			}
+			return err
+		}, func(t *testing.T, s *Store, e *exports, root string) {
+			servedWithData("v")(t, s, e, root)
+			if list, err := s.Snapshots(""); err != nil || len(list) != 0 {
+				t.Errorf("left: %v, %v", list, err)
+			}
+			eventually(t, "the trash is empty", func() bool { return len(stateFiles(t, root)) == 2 })
+		}},
+		{"copy a snapshot of a volume that is gone", func(t *testing.T, s *Store, root string) {
+			makeVolume(Spec{Name: "source", Size: 1 << 20})(t, s, root)
+			mustSnapshot(t, s, "source", "a")
+			mustDo(t, s.Delete(t.Context(), "source"))
+			eventually(t, "the trash is empty", func() bool { return len(stateFiles(t, root)) == 1 })
+		}, func(ctx context.Context, s *Store) error {
+			for {
+				_, err := s.Create(ctx, with(func(s *Spec) { s.Source, s.SourceSnapshot = "source", "a" }))
+				var copying *CopyingError
+				if !errors.As(err, &copying) || s.background.Err() != nil {
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}, func(t *testing.T, s *Store, e *exports, root string) {
+			servedWithData("v")(t, s, e, root)
+			a, err := s.GetSnapshot("source", "a")
+			mustDo(t, err)
+			isKept(t, filepath.Join(root, a.tree()))
+		}},
+	}
+}
+
+// takeSnapshot takes one unless it is there.
+func takeSnapshot(ctx context.Context, s *Store) error {
+	_, err := s.CreateSnapshot(ctx, "v", "a")
+	if errors.Is(err, ErrExists) {
+		if _, found := s.GetSnapshot("v", "a"); found == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// restoreVolume restores its snapshot, after what an earlier process has begun.
+func restoreVolume(ctx context.Context, s *Store) error {
+	s.ResumeRestores()
+	if err := awaitRestore(s); err != nil && !errors.Is(err, ErrNoSnapshot) {
+		return err
+	}
+	if _, err := s.StartRestore(ctx, "v", "a", false); err != nil {
+		return err
+	}
+	return awaitRestore(s)
+}
+
+// awaitRestore waits for a restore, or the end of the Store.
+func awaitRestore(s *Store) error {
+	for {
+		switch r, err := s.GetRestore("v"); {
+		case err != nil || r.Done:
+			return err
+		case s.background.Err() != nil:
+			return s.background.Err()
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -435,6 +535,9 @@ func inOrder(t *testing.T, k *kernel, s *Store, root string) {
 	mustDo(t, filepath.WalkDir(filepath.Join(root, StateDir), func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil // the trash is being emptied
+		}
+		if err == nil && p == filepath.Join(root, snapshotsDir) {
+			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(p, ".json") || strings.HasSuffix(p, "instance.json") {
 			return err

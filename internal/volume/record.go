@@ -38,6 +38,10 @@ type record struct {
 	// Boot identifies the machine's start in which it is copied: files copied before
 	// that may not be on the disk.
 	Boot string `json:"boot,omitempty"`
+	// SourceID is the ID of the volume whose snapshot it is copied from.
+	SourceID uint64 `json:"sourceId,omitempty,string"`
+	// Restoring is the name of the snapshot that its files are being made those of.
+	Restoring string `json:"restoring,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
 	Disk string `json:"disk,omitempty"`
 	Volume
@@ -130,7 +134,7 @@ func (r *record) checkState() error {
 	case creating:
 		right = r.Deleted.IsZero()
 	case copyingState:
-		right = r.Source != "" && r.Inodes == 0
+		right = r.Source != "" && r.Inodes == 0 && (r.SourceSnapshot == "") == (r.SourceID == 0)
 	case adopting:
 		right = r.Deleted.IsZero() && r.Inodes == 0
 	case retained:
@@ -151,6 +155,16 @@ func (r *record) checkState() error {
 		return fmt.Errorf("%w: its state is %q, which the rest of it contradicts", ErrInvalid, r.State)
 	}
 	return nil
+}
+
+// source says for people what a volume is copied from.
+func (r *record) source() string { return sourceName(r.Source, r.SourceSnapshot) }
+
+func sourceName(volume, snapshot string) string {
+	if snapshot != "" {
+		return fmt.Sprintf("snapshot %s of volume %s", snapshot, volume)
+	}
+	return "volume " + volume
 }
 
 // keptName is the name of the volume's files and record in trash/ and archive/. It

@@ -74,6 +74,8 @@ type Config struct {
 	Exports Exporter
 	Quota   quota.Choice // what enforces sizes; the zero Choice: nothing
 	Counter Counter      // nil: the server counts nothing
+	// Snapshots takes snapshots; nil: there are none.
+	Snapshots Snapshotter
 	// Overcommit limits the sum of all volumes' sizes to that many times the size of
 	// the disk. 0: a volume must only fit into the free space.
 	Overcommit float64
@@ -90,16 +92,18 @@ type Config struct {
 
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
-	root       *os.Root
-	state      *statedir.Dir     // StateDir
-	room       *statedir.Reserve // for a full disk; nil: there is none
-	lock       *os.File
-	exports    Exporter
-	choice     quota.Choice
-	quota      projects // nil: the kernel enforces no limit
-	counter    Counter
-	overcommit float64
-	countOnce  bool
+	root    *os.Root
+	state   *statedir.Dir     // StateDir
+	room    *statedir.Reserve // for a full disk; nil: there is none
+	lock    *os.File
+	exports Exporter
+	choice  quota.Choice
+	quota   projects // nil: the kernel enforces no limit
+	counter Counter
+	// snapshotter is Config.Snapshots.
+	snapshotter Snapshotter
+	overcommit  float64
+	countOnce   bool
 	// handles and earlierHandles are those of Config.
 	handles        string
 	earlierHandles string
@@ -135,6 +139,16 @@ type Store struct {
 	lastID uint32 // the project assigned last
 	// +checklocks:mu
 	trashed []*record // still to be emptied, oldest first
+	// +checklocks:mu
+	trashedTrees []*trashedTree // likewise, after those
+	// +checklocks:mu
+	snapshots map[uint64][]*snapshotRecord // the complete ones, by their volume's ID
+	// +checklocks:mu
+	takings map[uint64]*taking // by their volume's ID
+	// +checklocks:mu
+	badSnapshots []badSnapshot // records that are not used
+	// +checklocks:mu
+	restorings map[uint64]*restoring // by volume
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown
@@ -164,14 +178,15 @@ func newStore(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		root:       root,
-		exports:    cfg.Exports,
-		choice:     cfg.Quota,
-		counter:    cfg.Counter,
-		overcommit: cfg.Overcommit,
-		countOnce:  cfg.CountOnce,
-		handles:    cfg.Handles,
-		log:        cfg.Log,
+		root:        root,
+		exports:     cfg.Exports,
+		choice:      cfg.Quota,
+		counter:     cfg.Counter,
+		snapshotter: cfg.Snapshots,
+		overcommit:  cfg.Overcommit,
+		countOnce:   cfg.CountOnce,
+		handles:     cfg.Handles,
+		log:         cfg.Log,
 
 		earlierHandles: cfg.EarlierHandles,
 
@@ -181,6 +196,9 @@ func newStore(cfg Config) (*Store, error) {
 		copies:      map[string]*copying{},
 		failed:      map[string]error{},
 		markings:    map[string]*marking{},
+		snapshots:   map[uint64][]*snapshotRecord{},
+		takings:     map[uint64]*taking{},
+		restorings:  map[uint64]*restoring{},
 		copySlots:   semaphore.NewWeighted(copiesAtOnce),
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},
@@ -372,6 +390,7 @@ func (s *Store) load() error {
 	for _, r := range records {
 		s.records[r.Name] = r
 	}
+	s.loadSnapshots()
 	limits, err := s.projectUsages()
 	if err != nil {
 		return err
@@ -488,15 +507,15 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	if err := s.servable(r.Path); err != nil {
 		return err
 	}
-	if r.State == copyingState && !s.isReady(r.Source) {
-		return fmt.Errorf("its copy can't be completed: the volume %s, of which it should be a copy, is not there", r.Source)
+	if r.State == copyingState && !s.hasSource(r) {
+		return fmt.Errorf("its copy can't be completed: the %s, of which it should be a copy, is not there", r.source())
 	}
 	marked, err := s.restoreLimit(r, u, log)
 	if err != nil {
 		return err
 	}
 	if r.State == copyingState {
-		log.Info("volume: continuing the copy", "from", r.Source)
+		log.Info("volume: continuing the copy", "from", r.source())
 		s.startCopy(r)
 		return nil
 	}
@@ -506,7 +525,7 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 			log.Warn("volume: the form of its file handles can't be recorded; the next start tries again", "form", r.Handles, "err", err)
 		}
 	}
-	if err := s.exports.Export(r.Volume); err != nil {
+	if err := s.export(r.Volume); err != nil {
 		return err
 	}
 	s.limitWhenCounted(r.Volume)
@@ -516,12 +535,15 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	return nil
 }
 
-// isReady reports whether there is a volume of a name, and its files can be read.
-func (s *Store) isReady(name string) bool {
+// hasSource reports whether what a volume is copied from is there, and its files can be read.
+func (s *Store) hasSource(r *record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.records[name]
-	return r != nil && r.State == ready && r.unserved == nil
+	if r.SourceSnapshot != "" {
+		return s.snapshotLocked(r.SourceID, r.SourceSnapshot) != nil
+	}
+	source := s.records[r.Source]
+	return source != nil && source.State == ready && source.unserved == nil
 }
 
 // recordFile is the path of a volume's record.

@@ -15,12 +15,15 @@ import (
 // trashRetry is the pause before emptying a volume is retried.
 const trashRetry = time.Minute
 
-// emptyTrash removes the volumes in s.trashed, one after the other, until ctx
-// ends.
+// emptyTrash removes the volumes in s.trashed, and what is in s.trashedTrees, one after
+// the other, until ctx ends.
 func (s *Store) emptyTrash(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := s.nextTrashed()
 		if next == nil {
+			if s.emptyTree(ctx) {
+				continue
+			}
 			select {
 			case <-s.wake:
 			case <-ctx.Done():

@@ -15,6 +15,7 @@
 //	    archive/<id>/        ... and its files
 //	    trash/<id>.json      the record of a deleted volume ...
 //	    trash/<id>/          ... and its files, until they are gone
+//	    snapshots/<id>/      the snapshots of a volume (snapshot.go)
 //
 // The records decide, if they have the right checksum (checksum.go), and none contradicts another
 // (refused.go). Each is written to a temporary file, synced and renamed.
@@ -73,8 +74,10 @@ type Volume struct {
 	Handles string `json:"handles,omitempty"`
 	// OnDelete is what happens to the files when the volume is deleted.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
-	// Source is the name of the volume that this one was copied from.
-	Source string `json:"source,omitempty"`
+	// Source is the name of the volume that this one was copied from, and SourceSnapshot that of its snapshot, if it was
+	// one.
+	Source         string `json:"source,omitempty"`
+	SourceSnapshot string `json:"sourceSnapshot,omitempty"`
 	// Project is the kernel's project that enforces the size, 0 if there is none.
 	Project uint32 `json:"project,omitempty"`
 	// Claim is the volume's claim, nil if it has none or was released.
@@ -130,8 +133,10 @@ type Spec struct {
 	UID, GID, Mode uint32
 	Options        Options
 	OnDelete       OnDelete
-	// Source is the name of a volume to copy, empty for an empty volume.
-	Source string
+	// Source is the name of a volume to copy, empty for an empty volume. With SourceSnapshot, that snapshot of the volume,
+	// which may be deleted, is copied instead.
+	Source         string
+	SourceSnapshot string
 	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
 	Manifest   json.RawMessage
@@ -192,13 +197,17 @@ func (e *NoSpaceError) Error() string {
 // CopyingError means that a volume is still being copied. Create returns it until
 // the copy is complete.
 type CopyingError struct {
-	Source       string
-	Files, Bytes int64 // copied so far
+	Source       string // the volume
+	Snapshot     string // the snapshot of it; empty: the volume itself is copied
+	Files, Bytes int64  // copied so far
 }
 
 func (e *CopyingError) Error() string {
-	return fmt.Sprintf("volume %s is being copied: %s with %s so far", e.Source, FormatCount(e.Files, "file"), FormatSize(e.Bytes))
+	return fmt.Sprintf("%s is being copied: %s with %s so far", e.Of(), FormatCount(e.Files, "file"), FormatSize(e.Bytes))
 }
+
+// Of says for people what is copied.
+func (e *CopyingError) Of() string { return sourceName(e.Source, e.Snapshot) }
 
 // FormatSize formats bytes as a Kubernetes quantity, with at most three digits if
 // the number is not whole: 10Gi, 1.5Gi, 79.3Gi.
@@ -255,6 +264,9 @@ func (s *Spec) validate() error {
 	case "", DeleteFiles, ArchiveFiles, RetainFiles:
 	default:
 		return fmt.Errorf("%w: onDelete is %q; it must be %s, %s or %s", ErrInvalid, s.OnDelete, DeleteFiles, ArchiveFiles, RetainFiles)
+	}
+	if s.SourceSnapshot != "" && s.Source == "" {
+		return fmt.Errorf("%w: of which volume is the snapshot %s that is to be copied", ErrInvalid, s.SourceSnapshot)
 	}
 	if s.Mode&^0o7777 != 0 || s.UID == math.MaxUint32 || s.GID == math.MaxUint32 {
 		return fmt.Errorf("%w: mode %#o, owner %d:%d", ErrInvalid, s.Mode, s.UID, s.GID)

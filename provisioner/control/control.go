@@ -44,6 +44,8 @@ type Volume struct {
 	Quota *Quota `json:"quota,omitempty"`
 	// StorageClass is the one that its PersistentVolume has.
 	StorageClass string `json:"storageClass,omitempty"`
+	// Snapshots is how many snapshots it has.
+	Snapshots int `json:"snapshots,omitempty"`
 	// Clients is how many clients have made a call in the volume in the last hour; nil if it
 	// is not served.
 	Clients *int `json:"clients,omitempty"`

@@ -13,7 +13,7 @@ type Code string
 // The codes.
 const (
 	Invalid  Code = "Invalid"  // the request can never succeed
-	NotFound Code = "NotFound" // the volume does not exist
+	NotFound Code = "NotFound" // the volume or snapshot does not exist
 	Exists   Code = "Exists"   // the name or the directory is in use
 	Claimed  Code = "Claimed"  // the volume belongs to a claim
 	Busy     Code = "Busy"     // the volume is temporarily in use
@@ -34,8 +34,10 @@ type Error struct {
 // Progress is how far a copy is.
 type Progress struct {
 	Source string `json:"source"`
-	Files  int64  `json:"files"`
-	Bytes  int64  `json:"bytes"`
+	// Snapshot is that of the source which is copied; empty: the source itself is.
+	Snapshot string `json:"snapshot,omitempty"`
+	Files    int64  `json:"files"`
+	Bytes    int64  `json:"bytes"`
 	// Total is what the source uses, in bytes; 0 if that is not known.
 	Total int64 `json:"total,omitempty"`
 }
@@ -57,18 +59,18 @@ func toError(err error) *Error {
 	switch {
 	case errors.As(err, &copying):
 		e.Code = Copying
-		e.Progress = &Progress{Source: copying.Source, Files: copying.Files, Bytes: copying.Bytes}
+		e.Progress = &Progress{Source: copying.Source, Snapshot: copying.Snapshot, Files: copying.Files, Bytes: copying.Bytes}
 	case errors.As(err, &noSpace):
 		e.Code = NoSpace
 	case errors.Is(err, volume.ErrRecord):
 		e.Code = Damaged
-	case errors.Is(err, volume.ErrNotFound):
+	case errors.Is(err, volume.ErrNotFound), errors.Is(err, volume.ErrNoSnapshot):
 		e.Code = NotFound
 	case errors.Is(err, volume.ErrExists):
 		e.Code = Exists
 	case errors.Is(err, volume.ErrBusy):
 		e.Code = Busy
-	case errors.Is(err, volume.ErrInvalid), errors.Is(err, volume.ErrShrink), errors.As(err, &tooLong):
+	case errors.Is(err, volume.ErrInvalid), errors.Is(err, volume.ErrShrink), errors.Is(err, volume.ErrSnapshotName), errors.Is(err, volume.ErrUnsupported), errors.As(err, &tooLong):
 		e.Code = Invalid
 	}
 	return e

@@ -21,6 +21,8 @@ type CreateRequest struct {
 	Path string `json:"path,omitempty"`
 	// Source is the name of a volume to copy.
 	Source string `json:"source,omitempty"`
+	// SourceSnapshot, if set, is the snapshot of that volume to copy instead.
+	SourceSnapshot string `json:"sourceSnapshot,omitempty"`
 	// Parameters are StorageClass parameters.
 	Parameters map[string]string `json:"parameters,omitempty"`
 
@@ -63,7 +65,7 @@ func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 			return invalid("invalid size: %v", err)
 		}
 	}
-	spec.Path, spec.Source = r.Path, r.Source
+	spec.Path, spec.Source, spec.SourceSnapshot = r.Path, r.Source, r.SourceSnapshot
 	return spec, nil
 }
 

@@ -105,18 +105,24 @@ func (s *Server) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /v1/volumes":   s.list,
-		"POST /v1/volumes":  s.create,
-		"GET /v1/volume":    s.get,
-		"PATCH /v1/volume":  s.resize,
-		"DELETE /v1/volume": s.delete,
-		"POST /v1/adopt":    s.adopt,
-		"POST /v1/archive":  s.archive,
-		"GET /v1/manifests": s.manifests,
-		"GET " + doctorPath: s.doctor,
-		"GET /v1/usage":     s.mounted,
-		"GET /v1/clients":   s.clients,
-		"DELETE /v1/client": s.evict,
+		"GET /v1/volumes":     s.list,
+		"POST /v1/volumes":    s.create,
+		"GET /v1/volume":      s.get,
+		"PATCH /v1/volume":    s.resize,
+		"DELETE /v1/volume":   s.delete,
+		"POST /v1/adopt":      s.adopt,
+		"POST /v1/archive":    s.archive,
+		"GET /v1/manifests":   s.manifests,
+		"GET /v1/snapshots":   s.snapshots,
+		"POST /v1/snapshots":  s.createSnapshot,
+		"GET /v1/snapshot":    s.snapshot,
+		"DELETE /v1/snapshot": s.deleteSnapshot,
+		"POST /v1/restore":    s.startRestore,
+		"GET /v1/restore":     s.restore,
+		"GET " + doctorPath:   s.doctor,
+		"GET /v1/usage":       s.mounted,
+		"GET /v1/clients":     s.clients,
+		"DELETE /v1/client":   s.evict,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -163,6 +169,18 @@ func decode(r *http.Request, into any) error {
 func (s *Server) store() *volume.Store { return s.Provisioner.Store }
 
 func (s *Server) list(r *http.Request) (any, error) {
+	volumes, err := s.listVolumes(r)
+	if err != nil {
+		return nil, err
+	}
+	counts := s.snapshotCounts()
+	for i := range volumes {
+		volumes[i].Snapshots = counts[volumes[i].ID]
+	}
+	return volumes, nil
+}
+
+func (s *Server) listVolumes(r *http.Request) ([]Volume, error) {
 	volumes := []Volume{} // in JSON [], not null
 	usages, err := s.usages.Get(r.Context(), 0)
 	if err != nil {
@@ -189,7 +207,16 @@ func (s *Server) list(r *http.Request) (any, error) {
 }
 
 func (s *Server) get(r *http.Request) (any, error) {
-	name := r.URL.Query().Get("name")
+	v, err := s.find(r.Context(), r.URL.Query().Get("name"))
+	if err != nil {
+		return nil, err
+	}
+	v.Snapshots = s.snapshotCounts()[v.ID]
+	return v, nil
+}
+
+// find describes a volume in any state.
+func (s *Server) find(ctx context.Context, name string) (Volume, error) {
 	for _, u := range s.store().Unserved() {
 		if u.Name == name {
 			return unservedVolume(u), nil
@@ -197,7 +224,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 	}
 	v, err := s.store().Get(name)
 	if err == nil {
-		return s.describe(r.Context(), v), nil
+		return s.describe(ctx, v), nil
 	}
 	for _, c := range s.store().Copies() {
 		if c.Name == name {
@@ -210,7 +237,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 			return keptVolume(k), nil
 		}
 	}
-	return nil, errors.Join(err, keptErr)
+	return Volume{}, errors.Join(err, keptErr)
 }
 
 // describe adds a volume's current state to its record. Its usage is for people,
@@ -299,12 +326,21 @@ func (s *Server) create(r *http.Request) (any, error) {
 	switch {
 	case errors.As(err, &copying):
 		e := toError(err)
-		e.Progress.Total = s.toCopy(r.Context(), copying.Source)
+		e.Progress.Total = s.toCopyOf(r.Context(), copying)
 		return nil, e
 	case err != nil:
 		return nil, err
 	}
 	return s.describe(r.Context(), v), nil
+}
+
+// toCopyOf is how many bytes are copied in all, 0 if that is unknown.
+func (s *Server) toCopyOf(ctx context.Context, copying *volume.CopyingError) int64 {
+	if copying.Snapshot == "" {
+		return s.toCopy(ctx, copying.Source)
+	}
+	from, _ := s.store().GetSnapshot(copying.Source, copying.Snapshot)
+	return from.Bytes
 }
 
 // toCopy is how many bytes a volume has, 0 if that is unknown. Who waits for a copy asks each second, so it may be

@@ -42,8 +42,14 @@ func start(t *testing.T) (*Client, *Server, string) {
 // startOn serves a disk until the test ends.
 func startOn(t *testing.T, root string) (*Client, *Server) {
 	t.Helper()
+	return startWith(t, root, nil)
+}
+
+// startWith is startOn with snapshots.
+func startWith(t *testing.T, root string, snapshots volume.Snapshotter) (*Client, *Server) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Log: log})
+	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Snapshots: snapshots, Log: log})
 	mustDo(t, err)
 	endpoint, err := provisioner.ParseStaticEndpoint("192.0.2.10", 2049)
 	mustDo(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/snapshot"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -41,7 +42,14 @@ type Volume struct {
 	Files locate.Volume
 	// Durable has the syncs of the volume's files.
 	Durable durable.Volume
+	// Snapshots is passed by all changes of the volume.
+	Snapshots snapshot.Volume
+	// FSID tells clients which files are on one file system.
+	FSID uint64
+	// Of is the volume whose snapshots this one has; nil: it is none of snapshots.
+	Of *Volume
 
+	shown   atomic.Pointer[Volume] // see Shown
 	table   *Table
 	counted atomic.Bool // the usage is, and Table.lookAfter looks after it
 	mu      sync.RWMutex
@@ -197,15 +205,11 @@ func (t *Table) Export(e Exported) error {
 
 // Add is Export without counting the files.
 func (t *Table) Add(e Exported) (*Volume, error) {
-	exportPath := path.Clean("/" + e.Path)
-	root, err := os.OpenFile(e.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("export %s: %w", exportPath, err)
-	}
+	e.Path = path.Clean("/" + e.Path)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byPath[exportPath] != nil || t.byID[e.ID] != nil {
-		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
+	if t.byPath[e.Path] != nil || t.byID[e.ID] != nil {
+		return nil, fmt.Errorf("export %s: %w", e.Path, ErrExists)
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
@@ -214,25 +218,38 @@ func (t *Table) Add(e Exported) (*Volume, error) {
 		}
 		t.Indexes.SetUp(t.IndexMax, t.log())
 	}
-	v := &Volume{
-		ID: e.ID, table: t, Path: exportPath, Options: e.Options, FS: disk.Of(root), Account: e.Account,
-		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
-	}
-	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS}, &t.Indexes, e.Form, t.ByIndex); err != nil {
-		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(err, root.Close()))
+	v, err := t.open(e)
+	if err != nil {
+		return nil, err
 	}
 	if v.Account != nil {
-		v.Account.Attach(root, v.identifyAgain)
+		v.Account.Attach(v.Files.Root, v.identifyAgain)
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
 	}
-	v.Served.Name = v.Path
-	v.Durable.Init(v.ID, v.Path, &v.FS, &t.Syncs)
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
 	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])
 	v.Files.Fill()
+	return v, nil
+}
+
+// open makes a Volume that is not in the table.
+func (t *Table) open(e Exported) (*Volume, error) {
+	root, err := os.OpenFile(e.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("export %s: %w", e.Path, err)
+	}
+	v := &Volume{
+		ID: e.ID, FSID: e.ID, table: t, Path: e.Path, Options: e.Options, FS: disk.Of(root), Account: e.Account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
+	}
+	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS}, &t.Indexes, e.Form, t.ByIndex); err != nil {
+		return nil, fmt.Errorf("export %s: %w", e.Path, errors.Join(err, root.Close()))
+	}
+	v.Served.Name = v.Path
+	v.Durable.Init(v.ID, v.Path, &v.FS, &t.Syncs)
 	return v, nil
 }
 
@@ -255,6 +272,7 @@ func (t *Table) Remove(id uint64) {
 	}
 	t.mu.Unlock()
 	if v != nil {
+		t.hideSnapshots(v)
 		v.end()
 	}
 }
@@ -273,6 +291,7 @@ func (t *Table) ForgetRemoved(id uint64) {
 	t.mu.RUnlock()
 	if forget != nil {
 		forget(id)
+		forget(id ^ ofSnapshots)
 	}
 }
 

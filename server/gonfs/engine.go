@@ -65,6 +65,9 @@ func (e *Engine) Stats() *stats.Server { return e.stats }
 // Kept counts what is kept between calls.
 func (e *Engine) Kept() inode.Kept { return e.handler.opener.Kept() }
 
+// Opener opens the files of volumes.
+func (e *Engine) Opener() *inode.Opener { return e.handler.opener }
+
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to its current call. Call it once.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/snapshot"
 )
 
 // errUnchanged means that it is certain that a call has changed nothing.
@@ -12,8 +13,38 @@ var errUnchanged = errors.New("nothing has changed")
 
 // change has do change files of a volume, and returns its error. Every change of a file is in here, of its data, its
 // attributes or its names: as long as it lasts, no attributes of these files are remembered, and afterwards their change
-// attributes have moved, before anybody is told. Files with the zero FileID do not exist.
-func (o *Opener) change(v *exports.Volume, do func() error, files ...*disk.FileID) (err error) {
+// attributes have moved, before anybody is told. A snapshot has it wholly or not at all, and captures the
+// files before. Files with the zero FileID do not exist. The error is EAGAIN while the volume is restored.
+func (f *File) change(do func() error, files ...*disk.FileID) error {
+	entered, err := f.enterChange()
+	if err != nil {
+		return err
+	}
+	defer f.leaveChange(entered)
+	f.Volume.Snapshots.Before(files...)
+	return f.opener.changeInside(f.Volume, do, files...)
+}
+
+// enterChange begins a change, until leaveChange.
+func (f *File) enterChange() (snapshot.Part, error) {
+	if f.restoring {
+		return 0, nil
+	}
+	return f.Volume.Snapshots.Enter(&f.ID)
+}
+
+func (f *File) leaveChange(entered snapshot.Part) {
+	if !f.restoring {
+		f.Volume.Snapshots.Leave(entered)
+	}
+}
+
+// Restoring has changes by this File, and by those that are opened through it, be made while the volume is held, see
+// snapshot.Volume.Hold. The caller holds it.
+func (f *File) Restoring() { f.restoring = true }
+
+// changeInside is change within another one, or of what no snapshot has.
+func (o *Opener) changeInside(v *exports.Volume, do func() error, files ...*disk.FileID) (err error) {
 	for _, id := range files {
 		o.versions.of(v, id).Add(1)
 	}
@@ -28,5 +59,5 @@ func (o *Opener) change(v *exports.Volume, do func() error, files ...*disk.FileI
 	return do()
 }
 
-// change has do change the file.
-func (f *File) change(do func() error) error { return f.opener.change(f.Volume, do, &f.ID) }
+// changeIt has do change the file.
+func (f *File) changeIt(do func() error) error { return f.change(do, &f.ID) }

@@ -55,7 +55,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	defer f.kept.inode.content.mu.RUnlock()
 	var st unix.Stat_t
 	n := 0
-	err := f.change(func() (err error) {
+	err := f.changeIt(func() (err error) {
 		n, err = f.charge.Write(f.fd, p, offset, &st)
 		return err
 	})
@@ -77,7 +77,7 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 		f.kept.inode.content.mu.Lock()
 		defer f.kept.inode.content.mu.Unlock()
 	}
-	return f.change(func() error { return f.truncate(size) })
+	return f.changeIt(func() error { return f.truncate(size) })
 }
 
 func (f *File) truncate(size uint64) error {

@@ -41,6 +41,7 @@ type File struct {
 	changed    bool            // by a method, since Attr
 	ofHeld     bool            // it is a Held's, or what one holds
 	by         *Held           // through which it is open; nil: none
+	restoring  bool            // see Restoring
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -223,6 +224,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64, withC
 		return nil, unix.ESTALE
 	}
 	child := f.opener.newFile(f.Volume, d)
+	child.restoring = f.restoring
 	var err error
 	if child.ID, err = f.Volume.Files.Identify(child.fd, nil); err == nil {
 		child.Attr, err = child.lookAt(withChange)
@@ -290,7 +292,7 @@ func (f *File) Chmod(as actas.Thread, mode uint32) error {
 		return unix.EOPNOTSUPP
 	}
 	f.changed = true
-	return f.change(func() error {
+	return f.changeIt(func() error {
 		return f.setMode(func() error { return f.chmod(mode) })
 	})
 }
@@ -336,7 +338,7 @@ const NoChange = -1
 func (f *File) Chown(as actas.Thread, uid, gid int) error {
 	as.MustAct()
 	f.changed = true
-	err := f.change(func() error { return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH) })
+	err := f.changeIt(func() error { return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH) })
 	if errors.Is(err, unix.EINVAL) { // podnas's user namespace has no such user, user_namespaces(7)
 		return unix.EPERM
 	}
@@ -365,7 +367,7 @@ func (f *File) Chtimes(as actas.Thread, atime, mtime SetTime) error {
 	as.MustAct()
 	f.changed = true
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}
-	return f.change(func() error {
+	return f.changeIt(func() error {
 		return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
 	})
 }

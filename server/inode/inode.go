@@ -158,6 +158,16 @@ func (t *inodes) each(do func(*inode)) {
 	}
 }
 
+// HeldIn returns how many files of a volume clients have open.
+func (o *Opener) HeldIn(volume uint64) (n int) {
+	o.inodes.each(func(i *inode) {
+		if i.key.volume == volume && i.held > 0 {
+			n++
+		}
+	})
+	return n
+}
+
 // hold is another use of a file by a client that has it open, or a call that changes its names, until release.
 func (t *inodes) hold(key fileKey) *inode {
 	s, number := t.shardOf(&key)

@@ -244,7 +244,7 @@ func (o *Opener) restoreMode(r modeRecord) error {
 // +checklocks:o.modes.mu
 func (o *Opener) undoLocked(v *exports.Volume, path int, r modeRecord) error {
 	m := &o.modes
-	err := o.change(v, func() error { return errors.Join(m.narrow(path, r), m.settle(v, path)) }, &r.key.id)
+	err := o.changeInside(v, func() error { return errors.Join(m.narrow(path, r), m.settle(v, path)) }, &r.key.id)
 	if err == nil {
 		err = m.forgetLocked(r)
 	}

@@ -45,7 +45,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 		return nil, err
 	}
 	defer room.Release()
-	err = f.change(func() error {
+	err = f.changeIt(func() error {
 		child, err = do()
 		return err
 	})
@@ -53,6 +53,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 		return nil, err
 	}
 	child.isNew = true
+	f.Volume.Snapshots.Made(child.Attr.Ino)
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
 		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
@@ -173,7 +174,7 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 		return err
 	}
 	defer room.Release()
-	return f.opener.change(f.Volume, func() error {
+	return f.change(func() error {
 		index := f.Volume.Files.Observe()
 		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 		if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
@@ -205,7 +206,7 @@ func (f *File) remove(as actas.Thread, name string, flags int) error {
 		return err
 	}
 	v := f.victim(name)
-	return f.opener.change(f.Volume, func() error {
+	return f.change(func() error {
 		index := f.Volume.Files.ChangeNames()
 		defer index.End()
 		v.take()
@@ -230,7 +231,17 @@ func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (c
 	}
 	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
 	unknown := err != nil
-	err = f.opener.change(f.Volume, func() error {
+	entered, err := f.enterChange()
+	if err != nil {
+		return false, err
+	}
+	defer f.leaveChange(entered)
+	if f.Volume.Snapshots.IsTaking() {
+		replaced, _ := to.Volume.Files.Identify(to.fd, []byte(newName))
+		f.Volume.Snapshots.Before(&f.ID, &to.ID, &replaced)
+		f.Volume.Snapshots.Moves(&moved)
+	}
+	err = f.opener.changeInside(f.Volume, func() error {
 		index := f.Volume.Files.ChangeNames()
 		defer index.End()
 		err := error(unix.EEXIST)
@@ -265,7 +276,7 @@ func (f *File) renameTo(name string, to *File, newName string) error {
 func (f *File) replace(as actas.Thread, name string, to *File, newName string, moved *disk.FileID, index locate.NameChange) error {
 	v := to.victim(newName)
 	v.same = v.id == *moved && !moved.IsZero()
-	return f.opener.change(f.Volume, func() error {
+	return f.opener.changeInside(f.Volume, func() error {
 		v.take()
 		v.taking.Renamed(f.fd, name)
 		if f.ID != to.ID || name != newName {

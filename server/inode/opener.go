@@ -397,8 +397,11 @@ func (o *Opener) mustBeInside(f *File) (*File, error) {
 }
 
 // Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
-// volume. The root's parent is the root.
+// volume. The root's parent is the root, but that of snapshots is the root of their volume.
 func (o *Opener) Parent(dir *File) (*File, error) {
+	if of := dir.Volume.Of; of != nil && dir.IsRoot() {
+		return o.OpenIn(of, disk.FileID{}, UseAttr)
+	}
 	if dir.IsRoot() {
 		if !dir.Volume.Begin() {
 			return nil, unix.ESTALE

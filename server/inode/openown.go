@@ -43,7 +43,7 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 		return disk.Descriptor{}, err
 	}
 	m.did("recorded")
-	err = o.change(v, func() error {
+	err = o.changeInside(v, func() error { // the mode is as before at the end
 		d, err = o.openWidened(v, path, use, r)
 		return err
 	}, &id)

@@ -160,7 +160,7 @@ func (o *Opener) removeOrphan(f *inode) error {
 			taking = v.Account.Take(own.FD())
 		}
 	}
-	err := o.change(v, func() error {
+	err := o.changeInside(v, func() error { // no snapshot has what has no name
 		err := unix.Unlinkat(dir, name, 0)
 		taking.Done(err)
 		return err

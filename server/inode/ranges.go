@@ -207,7 +207,7 @@ func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length 
 // fill has do change a range, which takes at most so many bytes more than it has: see space.Charge.Fill.
 func (f *File) fill(offset, length, most int64, do func() error) error {
 	f.kept.written.Store(true)
-	err := f.change(func() error { return f.charge.Fill(f.fd, offset, length, most, do) })
+	err := f.changeIt(func() error { return f.charge.Fill(f.fd, offset, length, most, do) })
 	f.kept.Changed(int(min(length, 1<<30))) // which is much
 	return err
 }

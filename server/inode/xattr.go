@@ -112,7 +112,7 @@ func (f *File) RemoveXattr(as actas.Thread, name []byte) error {
 
 func (f *File) changeXattr(do func() error) error {
 	f.changed = true
-	return f.change(func() error {
+	return f.changeIt(func() error {
 		err := do()
 		f.charge.ChangedXattr(f.fd)
 		return err

@@ -99,6 +99,9 @@ func (v *Volume) statRoot() {
 	}
 }
 
+// Form returns the form of the volume's handles.
+func (v *Volume) Form() Form { return v.form }
+
 // IsByIndex reports whether the volume's files are found by an index.
 func (v *Volume) IsByIndex() bool { return v.byIndex }
 

@@ -23,7 +23,7 @@ func fattr(v *exports.Volume, a *disk.Attr) nfs3.Fattr {
 		Size:   uint64(a.Size),
 		Used:   a.Used,
 		Rdev:   nfs3.SpecData{Major: a.Major, Minor: a.Minor},
-		FSID:   v.ID,
+		FSID:   v.FSID,
 		FileID: a.Ino,
 		Atime:  timeOf(a.Atime),
 		Mtime:  timeOf(a.Mtime),

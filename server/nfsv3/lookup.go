@@ -27,6 +27,12 @@ func (t *task) lookup() (result, rpc.AcceptStat) {
 		res.Status = statusOf(t.lookupParent(dir, res))
 		return res, rpc.Success
 	}
+	if snapshots, err := t.Snapshots(dir, args.Name); snapshots != nil || err != nil {
+		if res.Status = statusOf(err); err == nil {
+			res.Object, res.Attr = snapshots.Handle(), postOpOf(snapshots)
+		}
+		return res, rpc.Success
+	}
 	attr, object, err := t.Lookup(dir, args.Name, t.handle[:0])
 	if res.Status = statusOf(err); err == nil {
 		res.Object, res.Attr = object, nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &attr)}

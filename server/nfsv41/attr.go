@@ -90,7 +90,7 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.RdattrError = nfs4.OK
 	into.Type, into.Change = typeOf(a.Mode), change
 	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
-	into.FSID = nfs4.FSID{Major: v.ID}
+	into.FSID = nfs4.FSID{Major: v.FSID}
 	into.Filehandle = handle
 	into.FileID, into.MountedOnFileID = a.Ino, a.Ino
 	into.Mode, into.NumLinks = a.Mode&0o7777, a.Nlink
@@ -99,7 +99,7 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.OwnerGroup = strconv.AppendUint(names[1][:0], uint64(a.GID), 10)
 	into.RawDev = nfs4.SpecData{Major: a.Major, Minor: a.Minor}
 	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
-	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Files.IsRoot(a) {
+	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Of == nil && v.Files.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
 	}
 	if wanted.Has(nfs4.AttrTimeCreate) {

@@ -158,6 +158,12 @@ func (c *compound) step(name []byte) (o object, err error) {
 	if err := checkName(name); err != nil {
 		return o, err
 	}
+	if snapshots, err := c.Snapshots(dir, name); snapshots != nil || err != nil {
+		if err == nil {
+			o.setFile(snapshots)
+		}
+		return o, err
+	}
 	attr, handle, err := c.Lookup(dir, name, c.mem.handle[:0])
 	if err != nil {
 		return o, err
@@ -213,7 +219,7 @@ func (c *compound) up() (o object, err error) {
 		return o, statusError(nfs4.ErrSymlink)
 	case !dir.Attr.IsDir():
 		return o, syscall.ENOTDIR
-	case dir.IsRoot():
+	case dir.IsRoot() && dir.Volume.Of == nil:
 		return c.pseudoAt(parent("/" + strings.Trim(dir.Volume.Path, "/")))
 	case !c.May(dir, inode.MayExec):
 		return o, syscall.EACCES

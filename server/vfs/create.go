@@ -38,7 +38,7 @@ func (c *Call) make(dir *inode.File, name []byte, attr *SetAttr, do maker) (Made
 func (c *Call) makeUnsynced(dir *inode.File, name []byte, attr *SetAttr, do maker) (made Made, err error) {
 	removed := false
 	made.Dir, err = c.change(dir, func() error {
-		if err := checkNew(name); err != nil {
+		if err := checkNew(dir, name); err != nil {
 			return err
 		}
 		err := c.AsCaller(func(u actas.Thread) error {

@@ -17,6 +17,14 @@ type Change struct{ Before, After Attrs }
 // nameMax is the maximum size of a name, in bytes.
 const nameMax = 255
 
+// checkOld returns an error for a name in a directory that can't be removed.
+func checkOld(dir *inode.File, name []byte) error {
+	if snapshotsAt(dir, name) != nil {
+		return syscall.EROFS
+	}
+	return checkName(name)
+}
+
 // checkName returns an error for an invalid name of a file that may exist.
 func checkName(name []byte) error {
 	switch {
@@ -28,9 +36,9 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// checkNew returns an error for an invalid name of a new file. "." and ".." exist already.
-func checkNew(name []byte) error {
-	if string(name) == "." || string(name) == ".." {
+// checkNew returns an error for an invalid name of a new file in a directory. "." and ".." exist already, and so do snapshots.
+func checkNew(dir *inode.File, name []byte) error {
+	if string(name) == "." || string(name) == ".." || snapshotsAt(dir, name) != nil {
 		return syscall.EEXIST
 	}
 	return checkName(name)
@@ -136,7 +144,7 @@ func (c *Call) RemoveAny(dir *inode.File, name []byte) (Change, error) {
 
 func (c *Call) remove(dir *inode.File, name []byte, remove func(*inode.File, actas.Thread, string) error) (Change, error) {
 	change, err := c.change(dir, func() error {
-		if err := checkName(name); err != nil {
+		if err := checkOld(dir, name); err != nil {
 			return err
 		}
 		if c.ownsNames(dir) {
@@ -195,7 +203,7 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 	}
 	names, err := c.lock(from, to, inFrom, inTo)
 	defer c.unlock(names, from, to, inFrom, inTo)
-	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
+	if err := cmp.Or(err, checkOld(from, name), checkOld(to, newName)); err != nil {
 		return false, err
 	}
 	do := func(u actas.Thread) (err error) {
@@ -215,7 +223,7 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 // Link gives a file, open with UseAttr, another name in dir.
 func (c *Call) Link(f, dir *inode.File, name []byte) (Change, error) {
 	change, err := c.change(dir, func() error {
-		switch err := checkNew(name); {
+		switch err := checkNew(dir, name); {
 		case err != nil:
 			return err
 		case f.Attr.IsDir():

@@ -20,6 +20,18 @@ func Each(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Run("here", func(t *testing.T) { test(t, t.TempDir()) })
 	Ext4(t, test)
 	XFS(t, test)
+	btrfs(t, test)
+}
+
+// Sharing runs a test on each file system whose files can share blocks.
+func Sharing(t *testing.T, test func(t *testing.T, disk string)) {
+	t.Helper()
+	XFS(t, test)
+	btrfs(t, test)
+}
+
+func btrfs(t *testing.T, test func(t *testing.T, disk string)) {
+	t.Helper()
 	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.btrfs", "-q")) })
 }
 

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+const snapshotRestoreLong = `Make a volume what its snapshot has, in place. First what the volume has now is kept in a snapshot of its
+own, before-restore-DATE, to which you can restore it as well. Delete that one when you don't need it.
+
+Until the command ends, changes by clients wait, and they can read. Files whose names have stayed are the
+same files for clients, so mounts go on. Those that the snapshot does not have are removed.
+
+A volume is not restored while clients of NFSv4 have files of it open: end the programs first, or use --force.
+Clients of version 3 do not tell what they have open. A program that has a file open keeps what it has in
+memory, and may write it.
+
+To get single files back, copy them from .snapshots/NAME of the mounted volume. For a new volume with the files of
+the snapshot, see 'podnas volume copy --snapshot'.
+
+If podnas ends before the volume is restored, it goes on when it starts again.
+
+`
+
+func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
+	var (
+		force  bool
+		output string
+	)
+	forms := []string{outputTable, outputJSON, outputYAML}
+	cmd := &cobra.Command{
+		Use:     "restore VOLUME NAME",
+		Aliases: []string{"rollback"},
+		Short:   "Make a volume what its snapshot has, in place",
+		Long:    snapshotRestoreLong + snapshotExitHelp,
+		Example: "  podnas snapshot restore data before-upgrade\n\n  # In a cluster, with the programs ended\n" +
+			"  kubectl scale deployment app --replicas=0\n  kubectl podnas snapshot restore data before-upgrade",
+		Args: exactly("VOLUME", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output, forms...); err != nil {
+				return err
+			}
+			client, err := cfg.client()
+			if err != nil {
+				return err
+			}
+			restored, err := client.StartRestore(cmd.Context(), args[0], args[1], force)
+			if err == nil {
+				restored, err = awaitRestore(cmd, client, restored)
+			}
+			switch {
+			case err != nil:
+				return cfg.adviseSnapshot(cmd.Context(), client, args[0], args[1], err)
+			case output != outputTable:
+				return printValue(cmd.OutOrStdout(), output, restored)
+			case !restored.Done:
+				fmt.Fprintf(cmd.OutOrStdout(), "volume %s is being restored in the background; changes by its clients wait for that\n", args[0])
+			default:
+				fmt.Fprintf(cmd.OutOrStdout(), "volume %s is what its snapshot %s has: %s; what it was is in its snapshot %s\n",
+					args[0], args[1], volume.FormatCount(restored.Files, "file"), restored.Safety)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "restore it although clients have files open")
+	addOutputFlag(cmd.Flags(), &output, forms...)
+	return cmd
+}
+
+// awaitRestore waits until a volume is restored, and meanwhile says how far it is. When the command is interrupted, it
+// returns how far it was.
+func awaitRestore(cmd *cobra.Command, client *control.Client, going volume.Restore) (volume.Restore, error) {
+	p := newProgress(cmd.ErrOrStderr())
+	p.last = time.Now() // most are complete before there is anything to say
+	defer p.end()
+	for !going.Done {
+		text := fmt.Sprintf("volume %s: keeping what it has in a snapshot", going.Volume)
+		if going.Safety != "" {
+			text = fmt.Sprintf("volume %s: %s of %s restored", going.Volume, volume.FormatCount(going.Files, ""), volume.FormatCount(going.Total, "file"))
+		}
+		p.say(text)
+		if !sleep(cmd.Context(), snapshotPoll) {
+			return going, nil
+		}
+		now, err := client.GetRestore(cmd.Context(), going.Volume)
+		if cmd.Context().Err() != nil {
+			return going, nil
+		}
+		if err != nil {
+			return going, err
+		}
+		going = now
+	}
+	return going, nil
+}

@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/restore"
+	"github.com/podnas/podnas/server/snapshot"
+)
+
+// cloneProbe is a file that is cloned to find out whether the disk can share blocks.
+const cloneProbe = volume.StateDir + "/clone-probe"
+
+// errNoClones is the error of CheckSnapshots on a disk that can't share blocks.
+var errNoClones = errors.New("the disk can't share blocks between files, for which it needs XFS (with reflink=1) or btrfs. " +
+	"Put podnas's disk on one of these, or use podnas serve --disk-image, which keeps an XFS in a file. " +
+	"'podnas volume copy' works on every disk, but the copy is not of one moment, and takes the space again")
+
+// CheckSnapshots implements volume.Snapshotter. What fails for another reason, as on a full disk, is no error here: taking
+// the snapshot tells it.
+func (e exporter) CheckSnapshots() error {
+	name := filepath.Join(e.Root, cloneProbe)
+	clone := name + "-2"
+	remove := func() { _ = errors.Join(os.Remove(name), os.Remove(clone)) }
+	remove() // what a process that was killed has left
+	defer remove()
+	if err := cloneOnce(name, clone); errors.Is(err, syscall.EOPNOTSUPP) {
+		return errNoClones
+	}
+	return nil
+}
+
+// cloneOnce makes a file, and a clone of it beside it.
+func cloneOnce(name, clone string) error {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteString("podnas\n"); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	st, err := tree.Stat(int(f.Fd()))
+	if err != nil {
+		return err
+	}
+	return tree.Clone(dir, filepath.Base(clone), int(f.Fd()), &st)
+}
+
+// begin begins a call in an exported volume, which its Done ends.
+func (e exporter) begin(v volume.Volume) (*exports.Volume, error) {
+	served, ok := e.Table.ByID(v.ID)
+	if !ok || !served.Begin() {
+		return nil, fmt.Errorf("volume %s is not exported", v.Name)
+	}
+	return served, nil
+}
+
+// TakeSnapshot implements volume.Snapshotter.
+func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.File, p *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
+	served, err := e.begin(v)
+	if err != nil {
+		return volume.SnapshotTaken{}, err
+	}
+	defer served.Done()
+	root, err := os.OpenRoot(work.Name())
+	if err != nil {
+		return volume.SnapshotTaken{}, err
+	}
+	defer root.Close()
+	progress := (*snapshot.Progress)(p)
+	if err := served.Snapshots.Take(ctx, &served.Files, root, progress); err != nil {
+		return volume.SnapshotTaken{}, err
+	}
+	return volume.SnapshotTaken{Cut: time.Unix(0, p.Cut.Load()), Files: p.Files.Load(), Bytes: p.Bytes.Load()}, nil
+}
+
+// ShowSnapshots implements volume.Snapshotter.
+func (e exporter) ShowSnapshots(v volume.Volume, dir string) error {
+	return e.Table.ShowSnapshots(v.ID, dir)
+}
+
+// RestoreSnapshot implements volume.Snapshotter.
+func (e exporter) RestoreSnapshot(ctx context.Context, v volume.Volume, name string, held func() error, p *volume.RestoreProgress) error {
+	served, err := e.begin(v)
+	if err != nil {
+		return err
+	}
+	defer served.Done()
+	release, err := served.Snapshots.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := held(); err != nil {
+		return err
+	}
+	return e.NFS().Restore(ctx, served, name, (*restore.Progress)(p))
+}
+
+// OpenFiles implements volume.Snapshotter.
+func (e exporter) OpenFiles(v volume.Volume) int { return e.NFS().OpenFiles(v.ID) }

@@ -1,0 +1,175 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Statx is what statx(2) says of a file.
+type Statx struct{ unix.Statx_t }
+
+func (s *Statx) is(kind uint32) bool { return uint32(s.Mode)&unix.S_IFMT == kind }
+
+// IsDir reports whether it is a directory.
+func (s *Statx) IsDir() bool { return s.is(unix.S_IFDIR) }
+
+// IsRegular reports whether it is a regular file.
+func (s *Statx) IsRegular() bool { return s.is(unix.S_IFREG) }
+
+// IsDevice reports whether it is a device.
+func (s *Statx) IsDevice() bool { return s.is(unix.S_IFCHR) || s.is(unix.S_IFBLK) }
+
+// IsOn reports whether it is on the same disk as another file.
+func (s *Statx) IsOn(other *Statx) bool {
+	return s.Dev_major == other.Dev_major && s.Dev_minor == other.Dev_minor
+}
+
+// Stat returns what there is to know of an open file, which may be O_PATH.
+func Stat(fd int) (st Statx, err error) {
+	if err := statx(fd, &st.Statx_t); err != nil {
+		return st, fmt.Errorf("stat: %w", err)
+	}
+	return st, nil
+}
+
+// SyncAll syncs the whole disk that a file is on.
+func SyncAll(f *os.File) error {
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("sync the disk: %w", err)
+	}
+	return nil
+}
+
+// Clone makes a file like an open one under a new name in a directory: with its owner, mode, times and extended attributes.
+// A regular file shares its blocks, and has the name before it is complete. A directory is empty. fd may be O_PATH,
+// and st is what Stat has said of it. The error is EOPNOTSUPP where the disk can't share blocks.
+func Clone(dir *os.File, name string, fd int, st *Statx) error {
+	e := Entry{Dir: dir, Name: name, FD: fd, Stat: st.Statx_t}
+	if e.Type() == unix.S_IFREG {
+		return e.clone(dir, name)
+	}
+	m, err := readMetadata(fd, &st.Statx_t)
+	if err != nil {
+		return err
+	}
+	if e.Type() == unix.S_IFDIR {
+		if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		return applyAt(dir, name, &m)
+	}
+	return e.node(dir, name, &m)
+}
+
+// clone makes system calls by descriptors: by paths in /proc, as for what is O_PATH, it takes half as long again.
+func (e *Entry) clone(dir *os.File, name string) (err error) {
+	src, err := unix.Open(procPath(e.FD), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer unix.Close(src)
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	for e.Stat.Size > 0 {
+		err := unix.IoctlFileClone(fd, src)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("share its blocks: %w", err)
+		}
+	}
+	if hasNoAttributes(src) && hasNoAttributes(fd) {
+		return e.applyPlain(fd)
+	}
+	m, err := readMetadata(e.FD, &e.Stat)
+	if err != nil {
+		return err
+	}
+	return m.apply(fd)
+}
+
+// hasNoAttributes reports whether it is known that an open file has no extended attributes.
+func hasNoAttributes(fd int) bool {
+	n, err := unix.Flistxattr(fd, nil)
+	return err == nil && n == 0
+}
+
+// applyPlain is metadata.apply for a new file that is open, and has no extended attributes, as its source.
+func (e *Entry) applyPlain(fd int) error {
+	uid, gid := int(e.Stat.Uid), int(e.Stat.Gid)
+	if uid != os.Geteuid() || gid != os.Getegid() {
+		if err := unix.Fchown(fd, uid, gid); err != nil && !forRoot(err) {
+			return fmt.Errorf("change the owner: %w", err)
+		}
+	}
+	if err := unix.Fchmod(fd, uint32(e.Stat.Mode)&^unix.S_IFMT); err != nil {
+		return fmt.Errorf("change the mode: %w", err)
+	}
+	times := []unix.Timespec{{Sec: e.Stat.Atime.Sec, Nsec: int64(e.Stat.Atime.Nsec)}, {Sec: e.Stat.Mtime.Sec, Nsec: int64(e.Stat.Mtime.Nsec)}}
+	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("set the times: %w", err)
+	}
+	return nil
+}
+
+// Fill has fill add names to a directory in dir, which keeps its owner, mode, times and extended attributes. Without
+// CAP_DAC_OVERRIDE the mode restricts the owner, too, so it is another one meanwhile.
+func Fill(dir *os.File, name string, fill func(*os.File) error) error {
+	fd, err := openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer unix.Close(fd)
+	st, err := Stat(fd)
+	if err != nil {
+		return err
+	}
+	m, err := readMetadata(fd, &st.Statx_t)
+	if err != nil {
+		return err
+	}
+	if err := unix.Chmod(procPath(fd), 0o700); err != nil {
+		return fmt.Errorf("change the mode: %w", err)
+	}
+	into, err := openDir(dir, name)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer into.Close()
+	if err := fill(into); err != nil {
+		return err
+	}
+	return m.apply(fd)
+}
+
+// MoveDir moves a directory to a new name in another one.
+func MoveDir(from *os.File, name string, to *os.File, newName string) error {
+	move := func() error {
+		return unix.Renameat2(int(from.Fd()), name, int(to.Fd()), newName, unix.RENAME_NOREPLACE)
+	}
+	err := move()
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	// To change its "..", the directory itself must be writable for who has no CAP_DAC_OVERRIDE.
+	fd, err := openAt(from, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	st, err := Stat(fd)
+	if err != nil {
+		return err
+	}
+	if err := unix.Chmod(procPath(fd), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(move(), unix.Chmod(procPath(fd), uint32(st.Mode)&^unix.S_IFMT))
+}

@@ -1,0 +1,209 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/podnas/podnas/internal/statedir"
+)
+
+// badSnapshot is the record of a snapshot that is not used. Nothing is removed because of it.
+type badSnapshot struct {
+	file         string // below the root of the disk
+	volume, name string // the volume's name may be unknown
+	err          error  // why
+}
+
+// loadSnapshots reads the records of all snapshots, and removes what interrupted operations have left. What can't be
+// read is a finding, and stops nothing: volumes are served without their snapshots. Nobody else has the Store yet.
+//
+// +checklocksignore
+func (s *Store) loadSnapshots() {
+	trashed, err := fs.ReadDir(s.root.FS(), trashDir)
+	if err != nil {
+		s.log.Error("snapshot: can't read the trash; the next start tries again", "err", err)
+	}
+	for _, e := range trashed {
+		if strings.HasPrefix(e.Name(), treePrefix) {
+			s.trashedTrees = append(s.trashedTrees, &trashedTree{dir: path.Join(trashDir, e.Name()), of: "of an earlier process"})
+		}
+	}
+	folders, err := s.snapshotFolders()
+	if err != nil {
+		s.log.Error("snapshot: can't read them", "err", err)
+	}
+	for _, id := range folders {
+		if err := s.loadSnapshotsOf(id); err != nil {
+			s.log.Error("snapshot: can't read those of a volume", "folder", snapshotsOf(id), "err", err)
+		}
+		if len(s.snapshots[id]) == 0 && !s.isKnownLocked(id) {
+			s.removeSnapshotDirs(id)
+		}
+	}
+}
+
+// snapshotFolders returns the IDs of the volumes that may have snapshots.
+func (s *Store) snapshotFolders() ([]uint64, error) {
+	entries, err := fs.ReadDir(s.root.FS(), snapshotsDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var ids []uint64
+	for _, e := range entries {
+		id, err := strconv.ParseUint(e.Name(), 16, 64)
+		if err == nil && e.IsDir() && path.Base(snapshotsOf(id)) == e.Name() {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// loadSnapshotsOf is loadSnapshots for one volume.
+//
+// +checklocksignore
+func (s *Store) loadSnapshotsOf(id uint64) error {
+	of := snapshotsOf(id)
+	if err := s.discardWork(id); err != nil {
+		s.log.Warn("snapshot: can't remove one that was not completed; the next start tries again", "folder", of, "err", err)
+	}
+	folder, err := openDir(s.root, of)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if err := statedir.Of(folder, s.room, s.log).RemoveTemporary(); err != nil {
+		s.log.Warn("snapshot: can't remove what was half written", "folder", of, "err", err)
+	}
+	names, err := recordFiles(s.root, of)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		r := &snapshotRecord{}
+		file := path.Join(of, name)
+		err := readJSON(s.root, file, r)
+		if err == nil {
+			err = s.checkSnapshot(r, file)
+		}
+		if err != nil {
+			d := badSnapshot{file: file, volume: r.Volume, name: strings.TrimSuffix(name, ".json"), err: err}
+			s.badSnapshots = append(s.badSnapshots, d)
+			f := d.finding()
+			s.log.Error("snapshot: "+f.Problem, "record", file, "fix", f.Fix)
+			continue
+		}
+		if _, err := s.root.Lstat(r.tree()); errors.Is(err, os.ErrNotExist) {
+			s.log.Info("snapshot: removing the record of one without files, which was being taken or deleted", "volume", r.Volume, "snapshot", r.Name)
+			if err := s.removeSnapshotRecord(r); err != nil {
+				s.log.Warn("snapshot: can't remove its record; the next start tries again", "record", file, "err", err)
+			}
+			continue
+		}
+		s.snapshots[id] = append(s.snapshots[id], r)
+	}
+	return nil
+}
+
+// checkSnapshot refuses a record that was edited, moved or damaged, or that is of another disk.
+func (s *Store) checkSnapshot(r *snapshotRecord, file string) error {
+	if err := checkSnapshotName(r.Name); err != nil {
+		return fmt.Errorf("record %s: %w", file, err)
+	}
+	switch {
+	case r.file() != file:
+		return fmt.Errorf("record %s: it is the record of %s, in the file of another", file, r.file())
+	case !s.instance.isOf(r.Disk):
+		return fmt.Errorf("record %s: it is of the disk %s, and this one is %s", file, r.Disk, s.instance.Identity)
+	case r.Created.IsZero() || r.Size <= 0 || r.Files < 0 || r.Bytes < 0:
+		return fmt.Errorf("record %s: it is of %s, with a size of %d, %d files, and %d bytes", file, r.Created, r.Size, r.Files, r.Bytes)
+	case len(r.Volume) > 253 || !validName.MatchString(r.Volume):
+		return fmt.Errorf("record %s: %w: the name %q of its volume", file, ErrInvalid, r.Volume)
+	}
+	return nil
+}
+
+func (d *badSnapshot) finding() Finding {
+	return Finding{
+		Volume: d.volume, Path: d.file,
+		Problem: "the record of a snapshot is damaged, so podnas neither lists nor deletes it: " + d.err.Error(),
+		Fix:     "stop podnas, restore the record from a backup of the disk, or move it away, out of " + StateDir + ", and start podnas",
+	}
+}
+
+// checkSnapshots compares the records of snapshots with what is on the disk.
+func (s *Store) checkSnapshots() []Finding {
+	folders, err := s.snapshotFolders()
+	var findings []Finding
+	if err != nil {
+		findings = append(findings, Finding{Path: snapshotsDir, Problem: "snapshots can't be read: " + err.Error(), Fix: "check the disk, and restart podnas"})
+	}
+	for _, id := range folders {
+		findings = append(findings, s.checkSnapshotsOf(id)...)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.badSnapshots = slices.DeleteFunc(s.badSnapshots, func(d badSnapshot) bool {
+		_, err := s.root.Lstat(d.file)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	for i := range s.badSnapshots {
+		findings = append(findings, s.badSnapshots[i].finding())
+	}
+	return findings
+}
+
+// checkSnapshotsOf is checkSnapshots for one volume.
+func (s *Store) checkSnapshotsOf(id uint64) []Finding {
+	ready, work := path.Join(snapshotsOf(id), snapshotReady), path.Join(snapshotsOf(id), snapshotWork)
+	trees, err := fs.ReadDir(s.root.FS(), ready) // before the records: one of these may be taken meanwhile
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return []Finding{{Path: ready, Problem: "snapshots can't be read: " + err.Error(), Fix: "check the disk"}}
+	}
+	unfinished, _ := fs.ReadDir(s.root.FS(), work)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var findings []Finding
+	for _, e := range trees {
+		p := path.Join(ready, e.Name())
+		if t := s.takings[id]; s.snapshotLocked(id, e.Name()) != nil || t != nil && !t.ended() && t.name == e.Name() || s.isBadSnapshotLocked(id, e.Name()) {
+			continue
+		}
+		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) { // deleted meanwhile
+			continue
+		}
+		findings = append(findings, Finding{
+			Path: p, Notice: true,
+			Problem: "files of a snapshot without a record: clients of the volume see it in .snapshots, but podnas neither lists nor deletes it",
+			Fix: fmt.Sprintf("restore %s/%s.json from a backup of the disk and restart podnas, or move the files away, out of %s",
+				snapshotsOf(id), e.Name(), StateDir),
+		})
+	}
+	for _, r := range s.snapshots[id] {
+		if _, err := s.root.Lstat(r.tree()); errors.Is(err, os.ErrNotExist) && !r.deleting {
+			findings = append(findings, Finding{
+				Volume: r.Volume, Path: r.tree(), Problem: "the files of its snapshot " + r.Name + " are missing",
+				Fix: fmt.Sprintf("put them back, or delete the snapshot: podnas snapshot delete %s %s", r.Volume, r.Name),
+			})
+		}
+	}
+	if t := s.takings[id]; len(unfinished) > 0 && (t == nil || t.ended()) {
+		findings = append(findings, Finding{
+			Path: work, Notice: true, Problem: "files of a snapshot that was not completed take space", Fix: "restart podnas, which removes them",
+		})
+	}
+	return findings
+}
+
+// isBadSnapshotLocked reports whether the record of a snapshot is there, but not used.
+//
+// +checklocks:s.mu
+func (s *Store) isBadSnapshotLocked(id uint64, name string) bool {
+	file := (&Snapshot{VolumeID: id, Name: name}).file()
+	return slices.ContainsFunc(s.badSnapshots, func(d badSnapshot) bool { return d.file == file })
+}

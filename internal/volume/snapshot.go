@@ -1,0 +1,302 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A snapshot is the tree of a volume's files as they were at one moment. It depends on nothing: its volume and other
+// snapshots can be deleted in any order, and a deleted volume keeps its snapshots.
+//
+//	snapshots/<volume id>/<name>.json   its record
+//	snapshots/<volume id>/ready/<name>  its files
+//	snapshots/<volume id>/work/         where one is being taken; nothing in it counts
+//
+// The steps, and what the next Open makes of a crash after each:
+//
+//	create:  work/tree -> record -> work/tree moved to ready/       a record without files and work/ are removed
+//	delete:  files moved to trash/ -> record removed -> answer      a record without files is removed
+//	         -> (in the background) files removed                   the trash is emptied
+//
+// Files in ready/ without a record may be all that is left of a snapshot. They are a finding of Check, and nothing
+// removes them.
+
+const (
+	snapshotsDir  = StateDir + "/snapshots"
+	snapshotReady = "ready"
+	snapshotWork  = "work"
+	// snapshotTree is what Snapshotter.TakeSnapshot makes in work.
+	snapshotTree = "tree"
+	// snapshotNameMax limits a snapshot's name, in bytes. Labels of Kubernetes have the same limit.
+	snapshotNameMax = 63
+)
+
+var (
+	// ErrNoSnapshot means that there is no snapshot of that name.
+	ErrNoSnapshot = errors.New("no such snapshot")
+	// ErrSnapshotName means that a snapshot can't have that name.
+	ErrSnapshotName = errors.New("invalid name of a snapshot")
+	// ErrUnsupported means that there can be no snapshots on this disk.
+	ErrUnsupported = errors.New("there can be no snapshots")
+)
+
+// Snapshotter takes snapshots of volumes that clients use. Exporter has exported them.
+type Snapshotter interface {
+	// CheckSnapshots returns nil, or why the disk can have no snapshots: a sentence for people that says what to do.
+	CheckSnapshots() error
+	// TakeSnapshot makes a directory "tree" in the directory work, with all files of an exported volume as they are at one
+	// moment between two calls of clients. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
+	// ctx's if ctx has ended, what is in work is worth nothing.
+	TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *SnapshotProgress) (SnapshotTaken, error)
+	// ShowSnapshots has clients of an exported volume see the directories in dir as .snapshots/NAME, until Unexport. It may
+	// be called again.
+	ShowSnapshots(v Volume, dir string) error
+	// RestoreSnapshot makes the files of an exported volume those of one of the snapshots that it shows. Before, and until it
+	// returns, clients' changes of the volume fail so that they try again. When this has begun, held is called; its error
+	// ends it. After another error, which is ctx's if ctx has ended, a part is done, and it can be called again.
+	RestoreSnapshot(ctx context.Context, v Volume, name string, held func() error, p *RestoreProgress) error
+	// OpenFiles returns how many files of a volume clients have open, as far as they tell.
+	OpenFiles(v Volume) int
+}
+
+// SnapshotProgress is how far a snapshot is.
+type SnapshotProgress struct {
+	Cut          atomic.Int64 // the moment of the snapshot in Unix nanoseconds; 0: not yet
+	Files, Bytes atomic.Int64
+}
+
+// SnapshotTaken is what TakeSnapshot has made.
+type SnapshotTaken struct {
+	Cut          time.Time // the moment of the snapshot
+	Files, Bytes int64     // entries of any type, and the blocks that their content takes
+}
+
+// Snapshot is a snapshot's record.
+type Snapshot struct {
+	// Name is unique among the snapshots of a volume.
+	Name string `json:"name"`
+	// Volume is the name of its volume, and VolumeID its Volume.ID. After the volume's deletion another one may have the
+	// name.
+	Volume   string `json:"volume"`
+	VolumeID uint64 `json:"volumeId,string"`
+	// VolumeDeleted is whether the volume is deleted by now. It is not in the record.
+	VolumeDeleted bool `json:"-"`
+	// Created is the moment of the snapshot, and Completed when its tree was.
+	Created   time.Time `json:"created,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
+	// Size is the volume's size at that moment, which a copy of the snapshot has at least.
+	Size int64 `json:"size"`
+	// Files is the number of entries of any type, and Bytes what their content takes, if nothing shares its blocks.
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Manifest is the volume's.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
+}
+
+// SnapshotUnderWay is a snapshot that is being taken. Created is zero until the moment of the snapshot, and Files and
+// Bytes are those of its tree so far.
+type SnapshotUnderWay struct {
+	Snapshot
+	Began time.Time
+}
+
+// TakingError means that a snapshot is being taken.
+type TakingError struct{ SnapshotUnderWay }
+
+func (e *TakingError) Error() string {
+	return fmt.Sprintf("snapshot %s of volume %s is being taken: %s with %s so far",
+		e.Name, e.Volume, FormatCount(e.Files, "file"), FormatSize(e.Bytes))
+}
+
+// snapshotRecord is a snapshot's file.
+type snapshotRecord struct {
+	// Disk is the identity of the disk that the snapshot is on.
+	Disk string `json:"disk,omitempty"`
+	Snapshot
+
+	unknown  object // fields of a newer podnas
+	deleting bool   // guarded by Store.mu
+}
+
+// MarshalJSON adds the checksum.
+func (r snapshotRecord) MarshalJSON() ([]byte, error) {
+	type plain snapshotRecord
+	return encodeSummed(plain(r), r.unknown)
+}
+
+// UnmarshalJSON checks the checksum.
+func (r *snapshotRecord) UnmarshalJSON(data []byte) (err error) {
+	type plain snapshotRecord
+	r.unknown, _, err = decodeSummed(data, (*plain)(r))
+	return err
+}
+
+// snapshotsOf is the folder with the snapshots of a volume.
+func snapshotsOf(id uint64) string { return path.Join(snapshotsDir, fmt.Sprintf("%016x", id)) }
+
+// file is the path of the record.
+func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".json") }
+
+// tree is the path of the files.
+func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }
+
+// Directory is the path of its files, below the root of the disk.
+func (r *Snapshot) Directory() string { return r.tree() }
+
+// checkSnapshotName refuses names that are not one plain component of a path.
+func checkSnapshotName(name string) error {
+	switch {
+	case len(name) > snapshotNameMax:
+		return fmt.Errorf("%w: it has %d bytes, and the maximum is %d", ErrSnapshotName, len(name), snapshotNameMax)
+	case !validName.MatchString(name):
+		return fmt.Errorf("%w: %q is not a DNS subdomain (lower case letters, digits, '-' and '.')", ErrSnapshotName, name)
+	}
+	return nil
+}
+
+// Snapshots lists the snapshots of a volume, or of all, by the names of volumes and the oldest first. The volume may be
+// deleted. The error is ErrNotFound if there is neither a volume nor a snapshot of one.
+func (s *Store) Snapshots(volume string) ([]Snapshot, error) {
+	list, err := s.unsortedSnapshots(volume)
+	slices.SortFunc(list, func(a, b Snapshot) int {
+		return cmp.Or(cmp.Compare(a.Volume, b.Volume), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	return list, err
+}
+
+func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []Snapshot{}
+	for _, of := range s.snapshots {
+		for _, r := range of {
+			if volume == "" || r.isOf(volume) {
+				list = append(list, s.describeLocked(r))
+			}
+		}
+	}
+	if volume != "" && len(list) == 0 && s.records[volume] == nil {
+		return nil, s.notFoundLocked(volume)
+	}
+	return list, nil
+}
+
+// GetSnapshot returns a snapshot. If its volume is deleted and another one has its name, the snapshot of the other one
+// comes first; the volume's ID in hexadecimal digits names it, too. Its errors are ErrNoSnapshot, *TakingError while the
+// snapshot is being taken, and why it could not be taken: once.
+func (s *Store) GetSnapshot(volume, name string) (Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.findSnapshotLocked(volume, name); r != nil {
+		return s.describeLocked(r), nil
+	}
+	if r := s.records[volume]; r != nil {
+		if t := s.takings[r.ID]; t != nil && t.name == name {
+			return Snapshot{}, s.outcomeLocked(t)
+		}
+	}
+	return Snapshot{}, s.noSnapshotLocked(volume, name)
+}
+
+// SnapshotsUnderWay lists the snapshots that are being taken, by the names of their volumes.
+func (s *Store) SnapshotsUnderWay() []SnapshotUnderWay {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []SnapshotUnderWay
+	for _, t := range s.takings {
+		if !t.ended() {
+			list = append(list, t.underWay())
+		}
+	}
+	slices.SortFunc(list, func(a, b SnapshotUnderWay) int { return cmp.Compare(a.Volume, b.Volume) })
+	return list
+}
+
+// isOf reports whether it is a snapshot of a volume, by the volume's name or ID.
+func (r *snapshotRecord) isOf(volume string) bool {
+	return r.Volume == volume || path.Base(snapshotsOf(r.VolumeID)) == volume
+}
+
+// describeLocked returns a snapshot with what is not in its record.
+//
+// +checklocks:s.mu
+func (s *Store) describeLocked(r *snapshotRecord) Snapshot {
+	found := r.Snapshot
+	v := s.records[r.Volume]
+	found.VolumeDeleted = v == nil || v.ID != r.VolumeID || v.State != ready
+	return found
+}
+
+// findSnapshotLocked returns the record of a snapshot, or nil: the volume's that has the name now, else the latest.
+//
+// +checklocks:s.mu
+func (s *Store) findSnapshotLocked(volume, name string) *snapshotRecord {
+	if v := s.records[volume]; v != nil {
+		if r := s.snapshotLocked(v.ID, name); r != nil {
+			return r
+		}
+	}
+	var found *snapshotRecord
+	for id, of := range s.snapshots {
+		if !of[0].isOf(volume) {
+			continue
+		}
+		if r := s.snapshotLocked(id, name); r != nil && (found == nil || found.Created.Before(r.Created)) {
+			found = r
+		}
+	}
+	return found
+}
+
+// snapshotLocked returns the record of a snapshot of the volume with that ID, or nil.
+//
+// +checklocks:s.mu
+func (s *Store) snapshotLocked(id uint64, name string) *snapshotRecord {
+	for _, r := range s.snapshots[id] {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// noSnapshotLocked returns the error of GetSnapshot for one that is not there.
+//
+// +checklocks:s.mu
+func (s *Store) noSnapshotLocked(volume, name string) error {
+	for _, d := range s.badSnapshots {
+		if d.name == name && (d.volume == volume || path.Base(path.Dir(d.file)) == volume) {
+			return fmt.Errorf("snapshot %s of volume %s: %w: %w", name, volume, ErrRecord, d.err)
+		}
+	}
+	known := s.records[volume] != nil
+	for _, of := range s.snapshots {
+		known = known || of[0].isOf(volume)
+	}
+	if !known {
+		return s.notFoundLocked(volume)
+	}
+	return fmt.Errorf("snapshot %s of volume %s: %w", name, volume, ErrNoSnapshot)
+}
+
+// export has clients see a volume and its snapshots.
+func (s *Store) export(v Volume) error {
+	if err := s.exports.Export(v); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	has := len(s.snapshots[v.ID]) > 0
+	s.mu.Unlock()
+	if has {
+		s.showSnapshots(v)
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/podnas/podnas/internal/statedir"
+)
+
+// taking is a snapshot that is being taken, or the last one of a volume that could not be taken.
+type taking struct {
+	volume   Volume
+	name     string
+	prefix   string // of a name by the date
+	began    time.Time
+	progress SnapshotProgress
+	cancel   context.CancelCauseFunc
+
+	done  chan struct{} // closed when it has ended
+	taken Snapshot      // set before that
+	err   error         // likewise
+}
+
+func (t *taking) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *taking) underWay() SnapshotUnderWay {
+	u := SnapshotUnderWay{Began: t.began, Snapshot: Snapshot{
+		Name: t.name, Volume: t.volume.Name, VolumeID: t.volume.ID, Size: t.volume.Size,
+		Files: t.progress.Files.Load(), Bytes: t.progress.Bytes.Load(),
+	}}
+	if cut := t.progress.Cut.Load(); cut != 0 {
+		u.Created = time.Unix(0, cut).UTC()
+	}
+	return u
+}
+
+// outcomeLocked returns the error of GetSnapshot for a snapshot that is being taken, or could not be: this is told
+// once.
+//
+// +checklocks:s.mu
+func (s *Store) outcomeLocked(t *taking) error {
+	if !t.ended() {
+		return &TakingError{t.underWay()}
+	}
+	delete(s.takings, t.volume.ID)
+	return t.err
+}
+
+// CreateSnapshot takes a snapshot of a volume that clients may be using, and returns when it is complete. Without a name
+// it gets one by the date. If ctx ends before that, or the volume is deleted, nothing is left of the snapshot. Its errors
+// are those of StartSnapshot, or of the disk.
+func (s *Store) CreateSnapshot(ctx context.Context, volume, name string) (Snapshot, error) {
+	t, err := s.startSnapshot(ctx, volume, name)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer context.AfterFunc(ctx, func() { t.cancel(context.Cause(ctx)) })()
+	<-t.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.takings[t.volume.ID] == t {
+		delete(s.takings, t.volume.ID)
+	}
+	return t.taken, t.err
+}
+
+// StartSnapshot begins to take a snapshot in the background. GetSnapshot returns a *TakingError until the snapshot is
+// complete, and DeleteSnapshot ends the taking. Its errors are ErrSnapshotName, ErrUnsupported, ErrNotFound, ErrExists, and
+// ErrBusy if a snapshot of the volume is being taken, or the volume is in no state for one.
+func (s *Store) StartSnapshot(ctx context.Context, volume, name string) (SnapshotUnderWay, error) {
+	t, err := s.startSnapshot(ctx, volume, name)
+	if err != nil {
+		return SnapshotUnderWay{}, err
+	}
+	return t.underWay(), nil
+}
+
+func (s *Store) startSnapshot(ctx context.Context, volume, name string) (*taking, error) {
+	if name != "" {
+		if err := checkSnapshotName(name); err != nil {
+			return nil, err
+		}
+	}
+	// Delete and Archive hold this lock, and so find what begins here.
+	unlock, err := s.names.lock(ctx, volume)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	v, err := s.forSnapshot(volume)
+	if err != nil {
+		return nil, err
+	}
+	if s.snapshotter == nil {
+		return nil, fmt.Errorf("%w: this podnas does not take any", ErrUnsupported)
+	}
+	if err := s.snapshotter.CheckSnapshots(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	background, cancel := context.WithCancelCause(s.background)
+	t := &taking{volume: v, name: name, began: time.Now().UTC(), cancel: cancel, done: make(chan struct{}), err: context.Canceled}
+	if err := s.reserveSnapshot(t); err != nil {
+		cancel(err)
+		return nil, err
+	}
+	s.log.Info("snapshot: taking it", "volume", v.Name, "snapshot", t.name)
+	s.working.Go(func() {
+		defer close(t.done)
+		defer cancel(nil)
+		t.taken, t.err = s.takeSnapshot(background, t)
+		if t.err == nil || background.Err() == nil { // else somebody has ended it
+			s.count(&s.activity.snapshot, v.Name, t.err)
+		}
+		s.mu.Lock()
+		if t.err == nil && s.takings[v.ID] == t {
+			delete(s.takings, v.ID)
+		}
+		s.mu.Unlock()
+	})
+	return t, nil
+}
+
+// forSnapshot returns the volume of a name, if a snapshot of it can be taken now.
+func (s *Store) forSnapshot(name string) (Volume, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[name]
+	switch {
+	case r == nil:
+		return Volume{}, s.notFoundLocked(name)
+	case r.State == copyingState:
+		return Volume{}, fmt.Errorf("volume %s: %w: it is still being copied from %s; take the snapshot after that", name, ErrBusy, r.source())
+	case r.State == retained, r.State == archived:
+		return Volume{}, fmt.Errorf("%s: %w: it is deleted, and its files were kept; 'podnas volume adopt %s' restores it", name, ErrNotFound, name)
+	case r.State != ready, r.deleting:
+		return Volume{}, fmt.Errorf("volume %s: %w: another request is changing it", name, ErrBusy)
+	case r.unserved != nil:
+		return Volume{}, fmt.Errorf("volume %s: %w: it is not served: %w", name, ErrBusy, r.unserved)
+	case s.restorings[r.ID] != nil && !s.restorings[r.ID].ended():
+		return Volume{}, fmt.Errorf("volume %s: %w: it is being restored to its snapshot %s", name, ErrBusy, s.restorings[r.ID].snapshot.Name)
+	case s.markings[name] != nil:
+		return Volume{}, fmt.Errorf("volume %s: %w: its files are being assigned to its project; take the snapshot after that", name, ErrBusy)
+	}
+	return r.Volume, nil
+}
+
+// reserveSnapshot reserves the name of a snapshot, and chooses it if there is none yet.
+func (s *Store) reserveSnapshot(t *taking) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other := s.takings[t.volume.ID]; other != nil && !other.ended() {
+		return fmt.Errorf("volume %s: %w: its snapshot %s is being taken, since %s; take another one after that",
+			t.volume.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
+	}
+	if t.name == "" {
+		byDate := t.prefix + t.began.Format("2006-01-02-150405")
+		t.name = byDate
+		for n := 2; s.snapshotTakenLocked(t.volume.ID, t.name); n++ {
+			t.name = fmt.Sprintf("%s-%d", byDate, n)
+		}
+	}
+	if s.snapshotTakenLocked(t.volume.ID, t.name) {
+		return fmt.Errorf("snapshot %s of volume %s: %w", t.name, t.volume.Name, ErrExists)
+	}
+	s.takings[t.volume.ID] = t
+	return nil
+}
+
+// snapshotTakenLocked reports whether a snapshot's name is in use, also by something that podnas does not know.
+//
+// +checklocks:s.mu
+func (s *Store) snapshotTakenLocked(id uint64, name string) bool {
+	if s.snapshotLocked(id, name) != nil {
+		return true
+	}
+	r := Snapshot{VolumeID: id, Name: name}
+	_, noRecord := s.root.Lstat(r.file())
+	_, noTree := s.root.Lstat(r.tree())
+	return !errors.Is(noRecord, os.ErrNotExist) || !errors.Is(noTree, os.ErrNotExist)
+}
+
+// takeSnapshot does the steps of create.
+func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
+	r := &snapshotRecord{Disk: s.instance.Identity, Snapshot: Snapshot{
+		Name: t.name, Volume: t.volume.Name, VolumeID: t.volume.ID, Size: t.volume.Size, Manifest: t.volume.Manifest,
+	}}
+	err := s.makeSnapshotTree(ctx, t, r)
+	if err == nil {
+		err = s.commitSnapshot(r)
+	}
+	if err != nil {
+		err = fmt.Errorf("take snapshot %s of volume %s: %w", r.Name, r.Volume, err)
+		if undo := s.undoSnapshot(r); undo != nil {
+			err = fmt.Errorf("%w; what is left of it can't be removed, and the next start tries again: %w", err, undo)
+		}
+		s.log.Warn("snapshot: not taken", "err", err)
+		return Snapshot{}, err
+	}
+	if err := s.discardWork(r.VolumeID); err != nil {
+		s.log.Warn("snapshot: can't remove what it was made with; the next start tries again", "folder", snapshotsOf(r.VolumeID), "err", err)
+	}
+	s.mu.Lock()
+	s.snapshots[r.VolumeID] = append(s.snapshots[r.VolumeID], r)
+	first := len(s.snapshots[r.VolumeID]) == 1
+	taken := s.describeLocked(r)
+	s.mu.Unlock()
+	if first {
+		s.showSnapshots(t.volume)
+	}
+	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
+		"at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
+	return taken, nil
+}
+
+// makeSnapshotTree has the server make the tree, and completes the record.
+func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotRecord) error {
+	if err := s.discardWork(r.VolumeID); err != nil {
+		return err
+	}
+	work, err := s.makeSnapshotDirs(r.VolumeID)
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	s.step("snapshot's folders are made")
+	taken, err := s.snapshotter.TakeSnapshot(ctx, t.volume, work, &t.progress)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	}
+	s.step("snapshot's tree is made")
+	r.Created, r.Completed = taken.Cut.UTC(), time.Now().UTC().Truncate(time.Millisecond)
+	r.Files, r.Bytes = taken.Files, taken.Bytes
+	return nil
+}
+
+// makeSnapshotDirs makes the folders for snapshots of a volume, and opens that for work.
+func (s *Store) makeSnapshotDirs(id uint64) (*os.File, error) {
+	of := snapshotsOf(id)
+	ready, work := path.Join(of, snapshotReady), path.Join(of, snapshotWork)
+	for _, dir := range []string{snapshotsDir, of, ready, work} {
+		if err := s.makeOwnDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	// Clients see this one. The folders above it keep everybody else out.
+	if err := s.root.Chmod(ready, 0o755); err != nil {
+		return nil, err
+	}
+	return openDir(s.root, work)
+}
+
+// makeOwnDir makes a folder of podnas's own, unless it is there.
+func (s *Store) makeOwnDir(p string) error {
+	above, err := openDir(s.root, path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	d, err := statedir.OpenIn(above, path.Base(p), s.room, s.log)
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// commitSnapshot makes a complete tree a snapshot.
+func (s *Store) commitSnapshot(r *snapshotRecord) error {
+	if err := writeJSON(s.root, s.room, r.file(), r); err != nil {
+		return err
+	}
+	s.step("snapshot's record is written")
+	work := path.Join(snapshotsOf(r.VolumeID), snapshotWork)
+	if err := s.moveTree(path.Join(work, snapshotTree), r.tree()); err != nil {
+		return err
+	}
+	s.step("snapshot's tree is in its place")
+	return errors.Join(syncDir(s.root, path.Dir(r.tree())), syncDir(s.root, work))
+}
+
+// undoSnapshot removes what there is of a snapshot that could not be taken.
+func (s *Store) undoSnapshot(r *snapshotRecord) error {
+	err := s.trashTree(r.tree(), r.Name)
+	if err == nil {
+		err = s.discardWork(r.VolumeID)
+	}
+	if err == nil {
+		err = s.removeSnapshotRecord(r)
+	}
+	return err
+}
+
+// discardWork empties the folder in which snapshots of a volume are taken, in the background.
+func (s *Store) discardWork(id uint64) error {
+	return s.trashTree(path.Join(snapshotsOf(id), snapshotWork), "that was not completed")
+}
+
+// end ends the taking of a snapshot, for a reason, and waits for that.
+func (t *taking) end(why error) {
+	t.cancel(why)
+	<-t.done
+}
+
+// endTaking ends the taking of a snapshot of a volume that is being deleted.
+func (s *Store) endTaking(id uint64) {
+	s.mu.Lock()
+	t := s.takings[id]
+	delete(s.takings, id)
+	s.mu.Unlock()
+	if t != nil {
+		t.end(fmt.Errorf("%w: it is being deleted", ErrBusy))
+	}
+}
+
+// showSnapshots has clients of a volume see its snapshots.
+func (s *Store) showSnapshots(v Volume) {
+	if s.snapshotter == nil {
+		return
+	}
+	dir := filepath.Join(s.root.Name(), snapshotsOf(v.ID), snapshotReady)
+	if err := s.snapshotter.ShowSnapshots(v, dir); err != nil {
+		s.log.Error("snapshot: clients can't see those of a volume", "volume", v.Name, "err", err)
+	}
+}

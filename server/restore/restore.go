@@ -1,0 +1,455 @@
+// Package restore makes the files of a volume those of one of its snapshots, in place. It changes them as clients' calls do, by
+// package inode. So handles stay valid where a name has a file of the same type as before, what clients have open
+// stays until they close it, and indexes and counts go along.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+)
+
+// Progress is how far a restore is. It may be read at any time.
+type Progress struct {
+	Files   atomic.Int64 // entries of the snapshot that are in place, of any type
+	Removed atomic.Int64 // entries that the snapshot does not have
+}
+
+// Run makes the files of a volume those of the snapshot with a name. The caller holds the volume, see
+// snapshot.Volume.Hold. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called again. The
+// error is fs.ErrNotExist if there is no such snapshot, and ctx's if it has ended.
+func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p *Progress) error {
+	shown := v.Shown()
+	if shown == nil {
+		return fmt.Errorf("snapshot %s: %w", name, os.ErrNotExist)
+	}
+	all, err := o.OpenIn(shown, disk.FileID{}, inode.UseAttr)
+	if err != nil {
+		return fmt.Errorf("open the snapshots: %w", err)
+	}
+	defer all.Close()
+	from, err := all.Lookup([]byte(name))
+	if err != nil {
+		return fmt.Errorf("open snapshot %s: %w", name, err)
+	}
+	defer from.Close()
+	r := run{
+		ctx: ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
+		dirs: []dir{{from: from.ID, to: *v.Files.RootID(), path: "/"}},
+	}
+	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
+	for len(r.dirs) > 0 {
+		at := len(r.dirs) - 1
+		d := r.dirs[at]
+		if !d.filled {
+			r.dirs[at].filled = true
+			err = r.fill(&d)
+		} else {
+			r.dirs = r.dirs[:at]
+			err = r.finish(&d)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.path, err)
+		}
+	}
+	return tree.SyncAll(v.Files.Root)
+}
+
+// run is one Run.
+type run struct {
+	ctx      context.Context // of Run
+	opener   *inode.Opener
+	from, to *exports.Volume // the snapshots, and the volume
+	progress *Progress
+	as       actas.Thread
+	dirs     []dir                  // under way; the last is the next
+	linked   map[uint64]disk.FileID // files with several names that are in place, by their number in the snapshot
+}
+
+// dir is a directory of the snapshot, and that of the volume.
+type dir struct {
+	from, to disk.FileID
+	path     string // for people
+	filled   bool
+}
+
+// open opens a file of the volume, to change it.
+func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
+	f, err := r.opener.OpenIn(r.to, id, use)
+	if err == nil {
+		f.Restoring()
+	}
+	return f, err
+}
+
+// fill makes the files of a directory, and finds the directories in it.
+func (r *run) fill(d *dir) error {
+	from, err := r.opener.OpenIn(r.from, d.from, inode.UseAttr)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := r.open(d.to, inode.UseNames)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	now, err := r.opener.OpenIn(r.to, d.to, inode.UseAttr)
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	have, err := names(now)
+	if err != nil {
+		return err
+	}
+	for _, name := range have {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if from.Lacks(name) {
+			if err := r.remove(to, name); err != nil {
+				return fmt.Errorf("remove %q: %w", name, err)
+			}
+		}
+	}
+	want, err := names(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range want {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.entry(d, from, to, name); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		r.progress.Files.Add(1)
+	}
+	return nil
+}
+
+// names returns the names in a directory, which is open with UseAttr.
+func names(d *inode.File) (all []string, err error) {
+	const size = 64 << 10
+	listing, err := d.List(actas.AsProcess(), 0, size)
+	if err != nil {
+		return nil, err
+	}
+	defer listing.Close()
+	for {
+		e, ok, err := listing.Next()
+		if err != nil || !ok {
+			return all, err
+		}
+		if disk.ValidName(e.Name) {
+			all = append(all, string(e.Name))
+		}
+	}
+}
+
+// change calls do while the names of a directory are locked.
+func change(d *inode.File, do func() error) error {
+	names := inode.LockNames(d, d)
+	defer names.Unlock()
+	return do()
+}
+
+// remove removes a name, and all below it.
+func (r *run) remove(d *inode.File, name string) error {
+	r.progress.Removed.Add(1)
+	err := change(d, func() error { return d.Remove(r.as, name) })
+	if !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	type above struct {
+		id   disk.FileID
+		name string
+	}
+	way := []above{{d.ID, name}}
+	for len(way) > 0 {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		last := way[len(way)-1]
+		below, id, err := r.empty(last.id, last.name)
+		switch {
+		case err != nil:
+			return err
+		case below != "":
+			way = append(way, above{id, below})
+		default:
+			way = way[:len(way)-1]
+		}
+	}
+	return nil
+}
+
+// empty removes what is in a directory, and then the directory. At the first directory in it, it stops and returns its
+// name, and the directory that it is in.
+func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileID, err error) {
+	parent, err := r.open(above, inode.UseNames)
+	if err != nil {
+		return "", in, err
+	}
+	defer parent.Close()
+	found, err := parent.Lookup([]byte(name))
+	if err != nil {
+		return "", in, err
+	}
+	defer found.Close()
+	d, err := r.open(found.ID, inode.UseNames)
+	if err != nil {
+		return "", in, fmt.Errorf("open %q: %w", name, err)
+	}
+	defer d.Close()
+	all, err := names(found)
+	if err != nil {
+		return "", in, err
+	}
+	for _, name := range all {
+		r.progress.Removed.Add(1)
+		err := change(d, func() error { return d.Remove(r.as, name) })
+		if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
+			return name, d.ID, nil
+		}
+		if err != nil {
+			return "", in, err
+		}
+	}
+	return "", in, change(parent, func() error { return parent.Rmdir(r.as, name) })
+}
+
+const typeBits = syscall.S_IFMT
+
+// entry makes a name of a directory.
+func (r *run) entry(d *dir, from, to *inode.File, name string) error {
+	was, err := from.Lookup([]byte(name))
+	if err != nil {
+		return err
+	}
+	defer was.Close()
+	several := !was.Attr.IsDir() && was.Attr.Nlink > 1
+	if first, there := r.linked[was.Attr.Ino]; several && there {
+		return r.link(first, to, name)
+	}
+	id, err := r.reuse(was, to, name)
+	if err == nil && id.IsZero() {
+		id, err = r.make(was, to, name)
+	}
+	if err != nil {
+		return err
+	}
+	if several {
+		r.linked[was.Attr.Ino] = id
+	}
+	switch {
+	case was.Attr.IsDir():
+		r.dirs = append(r.dirs, dir{from: was.ID, to: id, path: path.Join(d.path, name)})
+		return nil // its attributes come last
+	case was.Attr.IsRegular():
+		if err := r.content(was, id); err != nil {
+			return err
+		}
+	}
+	return r.attributes(was, id)
+}
+
+// reuse returns the file that has a name, if it can become that of the snapshot. If not, it is removed.
+func (r *run) reuse(was, to *inode.File, name string) (id disk.FileID, err error) {
+	is, err := to.Lookup([]byte(name))
+	if errors.Is(err, syscall.ENOENT) {
+		return id, nil
+	}
+	if err != nil {
+		return id, err
+	}
+	defer is.Close()
+	if reusable(was, is) {
+		return is.ID, nil
+	}
+	return id, r.remove(to, name)
+}
+
+// reusable reports whether a file can become that of the snapshot. One with other names can't: it may be another file by each of
+// them.
+func reusable(was, is *inode.File) bool {
+	if was.Attr.Mode&typeBits != is.Attr.Mode&typeBits || was.Attr.Major != is.Attr.Major || was.Attr.Minor != is.Attr.Minor {
+		return false
+	}
+	if was.Attr.IsSymlink() {
+		a, err := was.Readlink()
+		b, otherErr := is.Readlink()
+		return err == nil && otherErr == nil && string(a) == string(b) && is.Attr.Nlink == 1
+	}
+	return is.Attr.IsDir() || is.Attr.Nlink == 1
+}
+
+// link gives a file another name.
+func (r *run) link(id disk.FileID, to *inode.File, name string) error {
+	if !to.Lacks(name) {
+		if err := r.remove(to, name); err != nil {
+			return err
+		}
+	}
+	f, err := r.open(id, inode.UseAttr)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return change(to, func() error { return f.Link(r.as, to, name) })
+}
+
+// make makes a file of the type of the snapshot's.
+func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error) {
+	var target []byte
+	if was.Attr.IsSymlink() {
+		if target, err = was.Readlink(); err != nil {
+			return id, err
+		}
+	}
+	const private = 0o600
+	var made *inode.File
+	err = change(to, func() error {
+		switch {
+		case was.Attr.IsDir():
+			made, err = to.Mkdir(r.as, name, 0o700)
+		case was.Attr.IsRegular():
+			made, err = to.Create(r.as, name, private)
+		case was.Attr.IsSymlink():
+			made, err = to.Symlink(r.as, string(target), name)
+		default:
+			made, err = to.Mknod(r.as, name, was.Attr.Mode&typeBits, private, was.Attr.Major, was.Attr.Minor)
+		}
+		return err
+	})
+	if err != nil {
+		return id, err
+	}
+	defer made.Close()
+	return made.ID, nil
+}
+
+// content makes the data of a file that of the snapshot's.
+func (r *run) content(was *inode.File, id disk.FileID) error {
+	to, err := r.open(id, inode.UseWrite)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	a, err := to.Stat()
+	if err != nil {
+		return err
+	}
+	if a.Size > was.Attr.Size { // cloning makes it no smaller
+		if err := to.Truncate(r.as, uint64(was.Attr.Size)); err != nil {
+			return err
+		}
+	}
+	if was.Attr.Size == 0 {
+		return nil
+	}
+	from, err := r.opener.OpenIn(r.from, was.ID, inode.UseRead)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return to.CloneFrom(r.as, from, 0, 0, 0)
+}
+
+// finish gives a directory its own attributes.
+func (r *run) finish(d *dir) error {
+	was, err := r.opener.OpenIn(r.from, d.from, inode.UseAttr)
+	if err != nil {
+		return err
+	}
+	defer was.Close()
+	return r.attributes(was, d.to)
+}
+
+// attributes makes owner, mode, ACLs, extended attributes and times of a file those of the snapshot's.
+func (r *run) attributes(was *inode.File, id disk.FileID) error {
+	is, err := r.open(id, inode.UseAttr)
+	if err != nil {
+		return err
+	}
+	defer is.Close()
+	if is.Attr.UID != was.Attr.UID || is.Attr.GID != was.Attr.GID {
+		if err := is.Chown(r.as, int(was.Attr.UID), int(was.Attr.GID)); err != nil {
+			return fmt.Errorf("set the owner: %w", err)
+		}
+	}
+	if err := r.xattrs(was, is); err != nil {
+		return fmt.Errorf("set the extended attributes: %w", err)
+	}
+	if !was.Attr.IsSymlink() {
+		if err := r.rights(was, is); err != nil {
+			return fmt.Errorf("set the rights: %w", err)
+		}
+	}
+	at, mt := inode.SetTime{Set: true, Time: was.Attr.Atime}, inode.SetTime{Set: true, Time: was.Attr.Mtime}
+	if err := is.Chtimes(r.as, at, mt); err != nil {
+		return fmt.Errorf("set the times: %w", err)
+	}
+	return nil
+}
+
+func (r *run) rights(was, is *inode.File) error {
+	for _, kind := range []inode.ACLKind{inode.AccessACL, inode.DefaultACL} {
+		acl, err := was.ACL(kind)
+		if err != nil {
+			return err
+		}
+		old, err := is.ACL(kind)
+		if err != nil {
+			return err
+		}
+		if len(acl) == 0 {
+			acl = nil
+		}
+		if acl == nil && len(old) == 0 {
+			continue
+		}
+		if err := is.SetACL(r.as, kind, acl); err != nil {
+			return err
+		}
+	}
+	return is.Chmod(r.as, was.Attr.Mode&0o7777)
+}
+
+func (r *run) xattrs(was, is *inode.File) error {
+	want, err := was.ListXattrs(r.as)
+	if err != nil {
+		return err
+	}
+	have, err := is.ListXattrs(r.as)
+	if err != nil || len(want) == 0 && len(have) == 0 {
+		return err
+	}
+	for _, name := range have {
+		if err := is.RemoveXattr(r.as, []byte(name)); err != nil {
+			return err
+		}
+	}
+	value := make([]byte, disk.XattrMax)
+	for _, name := range want {
+		n, err := was.GetXattr(r.as, []byte(name), value)
+		if err != nil {
+			return err
+		}
+		if err := is.SetXattr(r.as, []byte(name), value[:n], 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

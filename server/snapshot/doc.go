@@ -1,0 +1,28 @@
+// Package snapshot keeps the files of a volume as they are at one moment, while clients go on.
+//
+// # The cut
+//
+// Each change of a file is made between Volume.Enter and Volume.Leave (gate.go). To take a snapshot, the gate is
+// closed, and opened again as soon as the changes inside have ended: this is the cut, a moment between two calls. Nothing is
+// copied in it, so it takes as long as the longest change that is under way, and no longer than cutWait.
+//
+// # Before the first change
+//
+// From then on the volume has a Taking, until the snapshot is complete. Before a call changes a file, Volume.Before has it
+// captured, if it has not been yet: a regular file as a clone that shares its blocks, a directory as a list of its names. A call
+// that moves a file to another directory says so by Volume.Moves, so that it is found.
+//
+// Meanwhile a walk (walk.go) goes through the tree as it was at the cut, and makes each directory of the snapshot: with
+// what was captured where there is that, else by a clone of the file as it is, because it has not changed.
+//
+// # What is on the disk
+//
+// Below the folder of the work: objects/INODE, what was captured, or a directory of the snapshot in the making; names/INODE,
+// the names of a directory; and at the end tree, the snapshot. It depends on nothing else, and other snapshots do not depend on
+// it. If the process ends before that, all of it is worth nothing, so none of it is synced before it is complete.
+//
+// # Locks
+//
+// Taking.mu is held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
+// made with the locks of package inode held, never the other way.
+package snapshot

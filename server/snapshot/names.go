@@ -1,0 +1,105 @@
+package snapshot
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"syscall"
+
+	"github.com/podnas/podnas/server/disk"
+)
+
+// The names of a directory at the cut are in a file: the directory's FileID, and then an entry for each name. It is
+// read by the process that wrote it alone.
+
+// entry is a name in a directory.
+type entry struct {
+	kind  byte // DT_DIR and so on, readdir(3)
+	inode uint64
+	name  string
+}
+
+const (
+	kindUnknown = 0
+	kindDir     = 4
+)
+
+// writeNames writes the names of an open directory.
+func writeNames(to io.Writer, id *disk.FileID, dir int) error {
+	w := bufio.NewWriter(to)
+	b := append([]byte{byte(len(id.Bytes()))}, id.Bytes()...)
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := syscall.ReadDirent(dir, buf)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		if n <= 0 {
+			return w.Flush()
+		}
+		for left := buf[:n]; len(left) > 0; {
+			e := disk.DirentIn(left)
+			left = left[e.Size:]
+			if !disk.ValidName(e.Name) {
+				continue // "." and ".."
+			}
+			b = append(b[:0], e.Kind)
+			b = binary.BigEndian.AppendUint64(b, e.Ino)
+			b = binary.BigEndian.AppendUint16(b, uint16(len(e.Name)))
+			if _, err := w.Write(append(b, e.Name...)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// namesReader reads what writeNames has written.
+type namesReader struct {
+	id disk.FileID
+	r  *bufio.Reader
+	f  io.Closer
+}
+
+// openNames opens such a file.
+func openNames(root *os.Root, name string) (*namesReader, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	n := &namesReader{r: bufio.NewReader(f), f: f}
+	var b [1 + math.MaxUint8]byte
+	if _, err := io.ReadFull(n.r, b[:1]); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	id := b[1 : 1+int(b[0])]
+	if _, err := io.ReadFull(n.r, id); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	n.id = disk.NewFileID(id)
+	return n, nil
+}
+
+// next returns the next entry; the error is io.EOF after the last.
+func (n *namesReader) next() (e entry, err error) {
+	var b [1 + 8 + 2]byte
+	if _, err := io.ReadFull(n.r, b[:]); err != nil {
+		return e, err
+	}
+	name := make([]byte, binary.BigEndian.Uint16(b[9:]))
+	if _, err := io.ReadFull(n.r, name); err != nil {
+		return e, fmt.Errorf("names end within one: %w", err)
+	}
+	return entry{b[0], binary.BigEndian.Uint64(b[1:]), string(name)}, nil
+}
+
+func (n *namesReader) close() { _ = n.f.Close() } // only read from

@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
+)
+
+// The folders of the work.
+const (
+	objectsDir = "objects"
+	namesDir   = "names"
+	// Tree is the name of the complete snapshot.
+	Tree = "tree"
+)
+
+// Taking is a snapshot that is being taken.
+type Taking struct {
+	files *locate.Volume
+	work  *os.Root
+	// objects is the folder of what was captured.
+	objects *os.File
+	failed  context.CancelCauseFunc // ends the walk
+
+	mu sync.Mutex
+	// captured has the inodes that need nothing more: they were captured, or made since the cut.
+	// +checklocks:mu
+	captured marks
+	// claims has the inodes that somebody captures. The channel is closed at the end; nil: nobody waits.
+	// +checklocks:mu
+	claims map[uint64]chan struct{}
+	// moved has the files that are not in the directory any more that they were in at the cut.
+	// +checklocks:mu
+	moved map[uint64]disk.FileID
+}
+
+func object(inode uint64) string  { return objectsDir + "/" + strconv.FormatUint(inode, 10) }
+func namesOf(inode uint64) string { return namesDir + "/" + strconv.FormatUint(inode, 10) }
+
+// claim reports whether the caller has to capture a file, and then call release. If somebody else does, it waits.
+func (t *Taking) claim(inode uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if t.captured.has(inode) {
+			return false
+		}
+		wait, claimed := t.claims[inode]
+		if !claimed {
+			t.claims[inode] = nil
+			return true
+		}
+		if wait == nil {
+			wait = make(chan struct{})
+			t.claims[inode] = wait
+		}
+		t.mu.Unlock()
+		<-wait
+		t.mu.Lock()
+	}
+}
+
+// release ends a claim. From then on the file may change.
+func (t *Taking) release(inode uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.captured.add(inode)
+	if wait := t.claims[inode]; wait != nil {
+		close(wait)
+	}
+	delete(t.claims, inode)
+}
+
+func (t *Taking) made(inode uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.captured.add(inode)
+}
+
+func (t *Taking) moves(file disk.FileID) {
+	inode := t.files.FS.NumberIn(&file)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.captured.has(inode) {
+		t.moved[inode] = file
+	}
+}
+
+// movedFile returns a file that was moved.
+func (t *Taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	file, ok = t.moved[inode]
+	return file, ok
+}
+
+// before captures a file that is about to change. If that fails, so does the snapshot, and the change is made all the same.
+func (t *Taking) before(file disk.FileID) {
+	inode := t.files.FS.NumberIn(&file)
+	if file.IsZero() || !t.claim(inode) {
+		return
+	}
+	defer t.release(inode)
+	done := make(chan error)
+	go func() { done <- t.captureFile(inode, &file) }() // as the process: this goroutine may act as a client's user
+	if err := <-done; err != nil {
+		t.failed(fmt.Errorf("keep a file that a client changes: %w", err))
+	}
+}
+
+// captureFile captures a file by its FileID. One that is gone is no error: it had no name at the cut. The caller has
+// claimed it.
+func (t *Taking) captureFile(inode uint64, file *disk.FileID) error {
+	path, err := t.open(file)
+	if errors.Is(err, syscall.ESTALE) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer path.Close()
+	st, err := tree.Stat(path.FD())
+	if err != nil {
+		return err
+	}
+	return t.capture(inode, file, path.FD(), &st)
+}
+
+// openWait is how long open waits for the index.
+const openWait = 10 * time.Second
+
+// open opens a file with O_PATH.
+func (t *Taking) open(file *disk.FileID) (disk.Descriptor, error) {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		path, err := t.files.Open(*file, disk.PathOnly)
+		if !errors.Is(err, syscall.EAGAIN) || time.Since(began) > openWait {
+			return path, err
+		}
+	}
+}
+
+// capture makes the object of an open file, and the list of names if it is a directory. The caller has claimed it.
+func (t *Taking) capture(inode uint64, file *disk.FileID, path int, st *tree.Statx) error {
+	if st.IsDir() {
+		if err := t.captureNames(inode, file, path); err != nil {
+			return err
+		}
+	}
+	return t.clone(t.objects, strconv.FormatUint(inode, 10), path, st)
+}
+
+// clone makes a file of the snapshot. A device needs a right that podnas may not have: then the snapshot lacks it, as
+// a copy would.
+func (t *Taking) clone(dir *os.File, name string, path int, st *tree.Statx) error {
+	err := tree.Clone(dir, name, path, st)
+	if st.IsDevice() && errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	return err
+}
+
+func (t *Taking) captureNames(inode uint64, file *disk.FileID, path int) (err error) {
+	dir, err := disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOATIME)
+	if errors.Is(err, syscall.EPERM) {
+		dir, err = disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY)
+	}
+	if err != nil {
+		return fmt.Errorf("open a directory: %w", err)
+	}
+	defer dir.Close()
+	names, err := t.work.OpenFile(namesOf(inode), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	return writeNames(names, file, dir.FD())
+}

@@ -1,0 +1,344 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
+)
+
+// Progress is how far a snapshot is. It may be read at any time.
+type Progress struct {
+	Cut   atomic.Int64 // the moment that it keeps, in Unix nanoseconds; 0: not yet
+	Files atomic.Int64 // entries of any type, the root not counted
+	Bytes atomic.Int64 // that regular files take on the disk
+}
+
+// ErrBusy means that a snapshot of the volume is being taken.
+var ErrBusy = errors.New("a snapshot of the volume is being taken")
+
+// Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says. When it returns nil, all of
+// it is on the disk. The volume must not end before. The error is ErrBusy if there is one already, ErrNoCut, or context.Cause of ctx.
+func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, p *Progress) error {
+	if !v.busy.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	defer v.busy.Store(false)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	t := &Taking{
+		files: files, work: work, failed: fail,
+		captured: marks{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
+	}
+	if err := t.begin(); err != nil {
+		return err
+	}
+	defer t.objects.Close() // only read from
+	// What is dirty is written before, not by the first clone of each file, while its writer waits.
+	if err := tree.SyncAll(files.Root); err != nil {
+		return err
+	}
+	at, err := v.cut(ctx, t)
+	if err != nil {
+		return err
+	}
+	p.Cut.Store(at.UnixNano())
+	w := walk{Taking: t, ctx: ctx, progress: p}
+	err = w.run()
+	v.taking.Store(nil)
+	if err == nil {
+		err = w.sweep()
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	return tree.SyncAll(t.objects)
+}
+
+// begin makes the folders of the work.
+func (t *Taking) begin() (err error) {
+	for _, dir := range []string{objectsDir, namesDir} {
+		if err := t.work.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	t.objects, err = t.work.Open(objectsDir)
+	return err
+}
+
+// walk makes the tree of a snapshot. It goes through the directories level by level, and makes each of them with its files as
+// an object. Then it puts them into each other, from the last one to the first. So it needs few descriptors at any
+// depth, and no directory is changed after it is in its place.
+type walk struct {
+	*Taking
+	ctx      context.Context // of Take, which waits for the walk
+	progress *Progress
+	disk     tree.Statx // of the volume's root
+	dirs     []place    // in the order in which they were found; the first is the root
+	pace     pace
+}
+
+// place is where a directory of the snapshot belongs.
+type place struct {
+	inode, above uint64
+	name         string
+}
+
+func (w *walk) run() error {
+	root, err := w.root()
+	if err != nil {
+		return err
+	}
+	w.dirs = []place{{inode: root}}
+	for next := 0; next < len(w.dirs); next++ {
+		if err := w.fill(w.dirs[next].inode); err != nil {
+			return fmt.Errorf("%s: %w", w.pathOf(next), err)
+		}
+	}
+	if err := w.join(); err != nil {
+		return err
+	}
+	work, err := w.work.Open(".")
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	return tree.MoveDir(w.objects, strconv.FormatUint(root, 10), work, Tree)
+}
+
+// root captures the volume's root.
+func (w *walk) root() (inode uint64, err error) {
+	id := w.files.RootID()
+	inode = w.files.FS.NumberIn(id)
+	if id.IsZero() || inode == 0 {
+		return 0, disk.ErrNoFileID
+	}
+	if w.disk, err = tree.Stat(int(w.files.Root.Fd())); err != nil {
+		return 0, err
+	}
+	if w.claim(inode) {
+		err = w.captureFile(inode, id)
+		w.release(inode)
+	}
+	return inode, err
+}
+
+// fill makes the files of a directory, and finds the directories in it.
+func (w *walk) fill(inode uint64) error {
+	names, err := openNames(w.work, namesOf(inode))
+	if err != nil {
+		return err
+	}
+	defer names.close()
+	live, err := w.open(&names.id) // unless it is gone: then all that was in it was captured, or moved
+	if err != nil && !errors.Is(err, syscall.ESTALE) {
+		return err
+	}
+	defer live.Close()
+	return tree.Fill(w.objects, strconv.FormatUint(inode, 10), func(into *os.File) error {
+		for {
+			e, err := names.next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := w.entry(inode, live.FD(), into, &e); err != nil {
+				return fmt.Errorf("%q: %w", e.name, err)
+			}
+			w.progress.Files.Add(1)
+			if err := w.pace.after(w.ctx); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// entry makes a file of a directory. live is the directory as it is now, -1 if it is gone.
+func (w *walk) entry(above uint64, live int, into *os.File, e *entry) error {
+	made := false
+	if w.claim(e.inode) {
+		var err error
+		made, err = w.fromLive(live, into, e)
+		w.release(e.inode)
+		if err != nil {
+			return err
+		}
+	}
+	if made {
+		return nil
+	}
+	info, err := w.work.Lstat(object(e.inode))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // a device, see clone
+	case err != nil:
+		return err
+	case info.IsDir():
+		w.dirs = append(w.dirs, place{e.inode, above, e.name})
+		return nil
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink == 1 {
+		w.progress.Bytes.Add(min(st.Size, st.Blocks*512))
+	}
+	return w.work.Link(object(e.inode), path.Join(objectsDir, strconv.FormatUint(above, 10), e.name))
+}
+
+// errBehind means that the disk was changed by others than podnas.
+var errBehind = errors.New("it was moved or removed on the disk itself while the snapshot was taken; try again")
+
+// fromLive clones what has not changed since the cut: into its directory, or, if it is a directory or has several names, as an object.
+// The caller has claimed it.
+func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error) {
+	file, st, err := w.find(live, e)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	switch {
+	case st.IsDir() && st.IsOn(&w.disk):
+		id, err := w.files.Identify(file.FD(), nil)
+		if err != nil {
+			return false, err
+		}
+		return false, w.capture(e.inode, &id, file.FD(), &st)
+	case st.Nlink > 1 && !st.IsDir(): // it is another disk's, that is mounted here: an empty directory stands for it
+		return false, w.capture(e.inode, nil, file.FD(), &st)
+	case st.IsRegular():
+		w.progress.Bytes.Add(int64(min(st.Size, st.Blocks*512)))
+	}
+	return true, w.clone(into, e.name, file.FD(), &st)
+}
+
+// find opens a file that has not changed, by the name that it had at the cut, or where it was moved.
+func (w *walk) find(live int, e *entry) (file disk.Descriptor, st tree.Statx, err error) {
+	if live >= 0 {
+		file, err = disk.OpenEntry(live, e.name)
+		switch {
+		case err == nil:
+			st, err = tree.Stat(file.FD())
+			if err != nil || st.Ino == e.inode || !st.IsOn(&w.disk) {
+				return file, st, err
+			}
+			file.Close()
+		case !errors.Is(err, syscall.ENOENT):
+			return file, st, err
+		}
+	}
+	id, ok := w.movedFile(e.inode)
+	if !ok {
+		return file, st, errBehind
+	}
+	if file, err = w.open(&id); err != nil {
+		return file, st, err
+	}
+	st, err = tree.Stat(file.FD())
+	return file, st, err
+}
+
+// join puts the directories into each other. Those in one directory are next to each other in dirs.
+func (w *walk) join() error {
+	for end := len(w.dirs); end > 1; {
+		begin := end - 1
+		for begin > 1 && w.dirs[begin-1].above == w.dirs[end-1].above {
+			begin--
+		}
+		above := strconv.FormatUint(w.dirs[begin].above, 10)
+		err := tree.Fill(w.objects, above, func(into *os.File) error {
+			for _, p := range w.dirs[begin:end] {
+				if err := tree.MoveDir(w.objects, strconv.FormatUint(p.inode, 10), into, p.name); err != nil {
+					return fmt.Errorf("%q: %w", p.name, err)
+				}
+				if err := w.pace.after(w.ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.pathOf(begin), err)
+		}
+		end = begin
+	}
+	return nil
+}
+
+// sweep removes what has another name in the tree now, or none because it was made after the cut.
+func (w *walk) sweep() error {
+	objects, err := w.work.Open(objectsDir) // anew: of one that was open, btrfs lists what it had then
+	if err != nil {
+		return err
+	}
+	defer objects.Close()
+	for {
+		names, err := objects.Readdirnames(1000)
+		for _, name := range names {
+			if err := w.work.Remove(objectsDir + "/" + name); err != nil {
+				return err
+			}
+			if err := w.pace.after(w.ctx); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// pathOf is the path of a directory, for people.
+func (w *walk) pathOf(dir int) string {
+	above := map[uint64]place{}
+	for _, p := range w.dirs[:dir+1] {
+		above[p.inode] = p
+	}
+	at := ""
+	for p := w.dirs[dir]; p.above != 0; p = above[p.above] {
+		at = path.Join(p.name, at)
+	}
+	return "/" + at
+}
+
+// pace leaves the disk to others: it works for a time, then pauses for a part of that.
+type pace struct{ since time.Time }
+
+const (
+	paceWork = 5 * time.Millisecond
+	paceRest = 4 // a pause is that part of the work
+)
+
+// after is called after each step. Its error is that of ctx.
+func (p *pace) after(ctx context.Context) error {
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	worked := time.Since(p.since)
+	if worked < paceWork {
+		return context.Cause(ctx)
+	}
+	p.since = time.Time{}
+	select {
+	case <-time.After(worked / paceRest):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
