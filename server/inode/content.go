@@ -10,11 +10,9 @@ import (
 // content is the lock of a file's data. The kernel has such a lock, too, and holds it for as
 // long as one system call: then also who removes the file waits for it, and with that call the directory.
 // So what takes as long as the file has extents is done by several system calls, and this lock makes one change of them.
-//
-// It is not for a file's size where that is set by path, as by an OPEN that finds the file: the names of the directory are
-// locked then, and must not wait for long.
 type content struct {
-	// mu is read-locked by each WRITE, and locked by what gives blocks to a range, takes some away, or shares them.
+	// mu is read-locked by each WRITE, and locked by what sets the size, gives blocks to a range, takes some away, or
+	// shares them. Nothing that has the names of a directory locked waits for it.
 	mu sync.RWMutex
 	// replaced is whether a CLONE is putting something in place of the data, in several steps. No READ begins then.
 	replaced atomic.Bool

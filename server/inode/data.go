@@ -66,8 +66,8 @@ func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	return n, f.Volume.FS.AttrOf(&st), err
 }
 
-// Truncate sets the size of a regular file. A file that is not open with UseWrite, and
-// not made by Create, requires the right to write to it.
+// Truncate sets the size of a regular file that is open with UseWrite, or was made by Create, which nobody else
+// writes to yet.
 func (f *File) Truncate(as actas.Thread, size uint64) error {
 	as.MustAct()
 	if size > math.MaxInt64 {
@@ -81,25 +81,15 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 }
 
 func (f *File) truncate(size uint64) error {
-	do := func() error { return unix.Ftruncate(f.fd, int64(size)) }
-	switch {
-	case f.use == UseWrite:
+	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.Changed(0)
-	case !f.Attr.IsRegular():
-		return unix.EINVAL // opening anything else has effects
-	default:
-		if err := f.hold(); err != nil {
-			return err
-		}
+	} else {
 		f.changed = true
-		if !f.created { // who makes a file may write it, whatever its mode
-			do = func() error { return unix.Truncate(f.proc(), int64(size)) }
-		}
 	}
 	return f.charge.Resize(f.fd, int64(size), func() error {
 		for {
-			if err := do(); !errors.Is(err, unix.EINTR) {
+			if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
 				return err
 			}
 		}

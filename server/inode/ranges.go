@@ -60,8 +60,7 @@ func (f *File) Deallocate(as actas.Thread, offset, length int64) error {
 // Other calls see all of it or nothing, as RFC 7862 section 15.13.3 says: a WRITE to either file waits until it ends, and
 // so does a READ of this one that begins meanwhile. What can't be done is refused before anything changes. Only
 // where the disk fails, or is full, halfway, a part is done, as by the system call itself, and the error says so:
-// to put back what was there could fail for the same reason. A SETATTR by path that cuts a file meanwhile is such an
-// error, too.
+// to put back what was there could fail for the same reason.
 func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length int64) error {
 	as.MustAct()
 	from.writeOut()

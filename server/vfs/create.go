@@ -16,7 +16,7 @@ type Made struct {
 	Object *inode.File
 	Attr   Attrs
 	Dir    Change
-	Found  *inode.File // the file that has the name already, if the mode is Finding
+	Found  *inode.File // the file that has the name already, if the mode is Finding or Unchecked
 
 	unsynced bool // it is not on the disk with its directory
 }
@@ -114,7 +114,7 @@ type CreateMode uint8
 
 // The modes of Create.
 const (
-	Unchecked CreateMode = iota // the file is opened, and its size set
+	Unchecked CreateMode = iota // the file is opened, and its size set; not of CreateUnsynced
 	Guarded                     // EEXIST
 	Finding                     // EEXIST, and the file is opened
 	Exclusive                   // EEXIST, unless it was created with the same verifier
@@ -126,14 +126,58 @@ var ErrFileType = errors.New("not a type that can be made")
 // Create, Mkdir, Symlink and Mknod create a file in a directory that is open with UseNames, and
 // lock its names meanwhile: the caller must hold no such lock. If the error is that of a sync, the file was made.
 
+// createAgain is how often Create looks at a name again whose file others remove.
+const createAgain = 20
+
 // Create creates a regular file. With Exclusive, attr must have neither a size nor times, and is set also if the
 // file was there.
-func (c *Call) Create(dir *inode.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
-	made, err := c.CreateUnsynced(dir, name, mode, attr, verifier)
+func (c *Call) Create(dir *inode.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (made Made, err error) {
+	finds := mode
+	if mode == Unchecked {
+		finds = Finding
+	}
+	for range createAgain {
+		made, err = c.CreateUnsynced(dir, name, finds, attr, verifier)
+		if mode != Unchecked || made.Found == nil {
+			break
+		}
+		if err = c.openExisting(&made, attr); !errors.Is(err, syscall.ESTALE) {
+			break
+		}
+	}
 	if err == nil {
 		err = c.SyncMade(dir, &made)
 	}
 	return made, err
+}
+
+// openExisting is Create of an existing name. Of the attributes only the size is for an existing file. It is set
+// when the names are free: that waits for a CLONE of the file. The error is ESTALE if the file was removed meanwhile.
+func (c *Call) openExisting(made *Made, attr *SetAttr) error {
+	f := made.Found
+	if !f.Attr.IsRegular() {
+		return syscall.EEXIST
+	}
+	if attr.Size != nil {
+		data, err := c.Open(f.Handle(), inode.UseWrite)
+		if err != nil {
+			return err
+		}
+		if err := c.denied(data, true); err != nil {
+			return err
+		}
+		err = c.AsCaller(func(u actas.Thread) error {
+			if err := f.Access(u, inode.MayWrite); err != nil { // also of the owner, as open(2)
+				return err
+			}
+			return data.Truncate(u, *attr.Size)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	made.Object, made.Attr, made.unsynced = f, AttrsOf(f), !f.Volume.Options.Async
+	return nil
 }
 
 // CreateUnsynced is Create, but the file must be synced with SyncMade before the call is answered.
@@ -148,8 +192,6 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 		}
 		made, err := dir.Create(u, name, attr.mode(), c.WantChange)
 		switch {
-		case mode == Unchecked && errors.Is(err, syscall.EEXIST):
-			return openExisting(u, dir, name, attr)
 		case mode == Finding && errors.Is(err, syscall.EEXIST):
 			var lookupErr error
 			found, lookupErr = dir.Lookup([]byte(name))
@@ -192,21 +234,6 @@ func (a *SetAttr) mode() uint32 {
 		return 0
 	}
 	return *a.Mode & 0o7777
-}
-
-// openExisting is Create of an existing name. Of the attributes only the size is for an existing
-// file.
-func openExisting(u actas.Thread, dir *inode.File, name string, attr *SetAttr) (*inode.File, error) {
-	f, err := dir.Lookup([]byte(name))
-	switch {
-	case err != nil:
-		return nil, err
-	case !f.Attr.IsRegular():
-		return f, syscall.EEXIST
-	case attr.Size != nil:
-		err = f.Truncate(u, *attr.Size)
-	}
-	return f, err
 }
 
 // createExclusive keeps the verifier in the new file's times, where a repeated

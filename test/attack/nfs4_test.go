@@ -203,13 +203,14 @@ type encoded []byte
 
 func (e encoded) Append(b []byte) []byte { return append(b, e...) }
 
-// client4 is a client of version 4.1, which makes one call at a time.
+// client4 is a client of version 4.1, or 4.2, which makes one call at a time.
 type client4 struct {
 	a        *assault // nil: a victim's
 	ctx      context.Context
 	conn     *rpc.Client
 	cred     rpc.Auth // of its calls
 	verifier byte
+	in42     bool // its calls
 	id       uint64
 	seq      uint32 // of CREATE_SESSION
 	session  nfs4.SessionID
@@ -245,7 +246,11 @@ func header4(cred rpc.Auth) rpc.CallHeader {
 func (c *client4) send(conn *rpc.Client, n uint32, ops []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()
-	return conn.Do(ctx, header4(c.cred), encoded(append((&nfs4.CompoundArgs{MinorVersion: 1, NumOps: n}).Append(nil), ops...)))
+	minor := uint32(1)
+	if c.in42 {
+		minor = 2
+	}
+	return conn.Do(ctx, header4(c.cred), encoded(append((&nfs4.CompoundArgs{MinorVersion: minor, NumOps: n}).Append(nil), ops...)))
 }
 
 // compound calls, and returns the status of the last operation and what follows it.

@@ -39,9 +39,15 @@ var rangePrograms = []string{
 	"fallocate -p -o 1M -l 64M data", // its end stays
 	"fallocate -d sparse",
 	"fallocate -n -l 8M new", // which NFS has not
+	"fallocate --posix -l 2M new",
+	"fallocate --posix -o 1M -l 8M sparse",
 	"fallocate -z -o 1M -l 1M data",
 	"truncate -s 10M data && truncate -s 1M data && truncate -s 3M data",
 	"tar -Scf - sparse | (mkdir new.d && cd new.d && tar -Sxf - && mv sparse ../new)",
+	"rsync --sparse sparse new",
+	"rsync --sparse --inplace sparse new",
+	"cp sparse new && rsync --sparse --inplace --no-whole-file --ignore-times data new", // it makes holes where data was
+	"cp data new && rsync --inplace --no-whole-file --ignore-times sparse new",
 }
 
 // notByNFS are those that Linux's client does not do by NFS, the second before 6.17.
@@ -62,6 +68,9 @@ func TestVersion42(t *testing.T) {
 		}
 		for _, program := range rangePrograms {
 			t.Run(program, func(t *testing.T) { sameAsLocal(t, program, placesIn(mnt, a.dir(one), local)) })
+		}
+		for _, program := range imagePrograms {
+			t.Run(program, func(t *testing.T) { sameImages(t, program, placesIn(mnt, a.dir(one), local)) })
 		}
 		t.Run("between volumes", func(t *testing.T) { betweenVolumes(t, mnt, other, local) })
 		t.Run("copy_file_range", func(t *testing.T) { copiedRange(t, mnt) })

@@ -39,6 +39,7 @@ look() { # $1: a root to look in besides this machine's own
 	need setfacl "$1/usr/bin/setfacl" acl
 	need nfs4_setfacl "$1/usr/bin/nfs4_setfacl" nfs4-acl-tools
 	need rsync "$1/usr/bin/rsync" rsync
+	need qemu-img "$1/usr/bin/qemu-img" qemu-utils
 	need gcc "$1/usr/bin/gcc" gcc
 	need make "$1/usr/bin/make" make
 	[ -e /usr/include/stdio.h ] || [ -e "$1/usr/include/stdio.h" ] || missing+=(libc6-dev)

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // fragmented writes each second block of a file, so that each is an extent of its own, and returns where the last one is.
@@ -106,5 +109,63 @@ func testCloneIsOne(e *env) {
 	ends, err2 := strconv.Atoi(found[1])
 	if err != nil || err2 != nil || ends != begins && ends != begins-1 {
 		e.Errorf("the copy begins and ends with %q, which was never so: %v %v", found, err, err2)
+	}
+}
+
+// Section 15.13.3: who truncates one of the files does so before a CLONE or after it.
+func testCloneTruncated(e *env) {
+	c, user := e.in42(), e.in42()
+	src, from := e.opened(c, "from", "")
+	dst, to := e.opened(c, "to", "content")
+	if r := c.do(putfh(src), savefh(), putfh(dst), clone(from, to, 0, 0, 0)); r.status == nfs4.ErrNotSupp {
+		e.Skip("named skip: CLONE: the file system of the volume shares no blocks")
+	}
+	type truncation struct {
+		way, name string
+		do        func(name string)
+	}
+	byOpen := func(name string) {
+		args := user.openArgs(opening{name: name, create: true})
+		args.Attr = size(0)
+		user.ok(putfh(e.dir), open(args), closeOp(nfs4.CurrentStateid()))
+	}
+	byCreate := func(name string) {
+		e.version3(func(v3 *nfstest.Client) (nfs3.Status, error) {
+			res, err := v3.Create(e.Context(), truncating3(e, name))
+			return res.Status, err
+		})
+	}
+	truncations := []truncation{{"OPEN", "to", byOpen}, {"CREATE of version 3", "to", byCreate}, {"CREATE of version 3", "from", byCreate}}
+	if e.target.MountAddr == "" {
+		truncations = []truncation{{"OPEN", "to", byOpen}, {"OPEN", "from", byOpen}}
+	}
+	last := e.fragmented(c, src, from, 9000)
+	for _, by := range truncations {
+		e.Run(by.way+" of "+by.name, func(t *testing.T) {
+			c := c.with(t)
+			c.ok(putfh(dst), setattr(to, size(0)))
+			c.ok(putfh(src), write(from, 0, stamp(1)), write(from, last, stamp(1)))
+			done := make(chan *reply, 1)
+			go func() {
+				r, err := c.try(&call{minor: 2, ops: []op{c.next(), putfh(src), savefh(), putfh(dst), clone(from, to, 0, 0, 0)}})
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			time.Sleep(5 * time.Millisecond) // most often it has begun
+			by.do(by.name)
+			r := <-done
+			if r == nil || r.status != nfs4.OK {
+				t.Fatalf("CLONE: %+v", r)
+			}
+			copied := c.attr([]op{putfh(dst)}, nfs4.AttrSize).Size
+			if copied == 0 { // it was truncated after that, or what it was made of was before
+				return
+			}
+			if got := reads(c.ok(putfh(dst), read(to, 0, 8), read(to, last, 8))); copied != last+8 || got[0] != stamp(1) || got[1] != stamp(1) {
+				t.Errorf("the copy has %d bytes, and begins and ends with %q", copied, got)
+			}
+		})
 	}
 }

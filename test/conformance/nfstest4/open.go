@@ -533,6 +533,12 @@ func testConcurrentOpens(e *env) {
 	}
 }
 
+// truncating3 is a CREATE of version 3 that truncates a file.
+func truncating3(e *env, name string) nfs3.CreateArgs {
+	where := nfs3.DirOpArgs{Dir: nfs3.FH(e.dir), Name: []byte(name)}
+	return nfs3.CreateArgs{Where: where, Mode: nfs3.Unchecked, Attr: nfs3.Sattr{Size: nfs3.SetUint64{Set: true}}}
+}
+
 // Section 9.7, 9.1.4: a version 3 client has no opens, and heeds what is denied.
 func testDeniesV3(e *env) {
 	if e.target.MountAddr == "" {
@@ -557,6 +563,10 @@ func testDeniesV3(e *env) {
 		},
 		"SETATTR of the size": func() (nfs3.Status, error) {
 			res, err := v3.Setattr(e.Context(), nfs3.SetattrArgs{Object: h, Attr: nfs3.Sattr{Size: nfs3.SetUint64{Set: true}}})
+			return res.Status, err
+		},
+		"CREATE that truncates": func() (nfs3.Status, error) {
+			res, err := v3.Create(e.Context(), truncating3(e, "f"))
 			return res.Status, err
 		},
 	} {

@@ -31,6 +31,7 @@ var rangeTests = []test{
 	{"replies of copies that are kept", testCopyReplay},
 	{"change attribute of copies", testCopyChange},
 	{"CLONE is one change", testCloneIsOne},
+	{"CLONE beside what truncates", testCloneTruncated},
 	{"COPY of much", testCopyMuch},
 	{"COPY without its connection", testCopyConnection},
 }
