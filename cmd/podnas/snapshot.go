@@ -46,7 +46,7 @@ const snapshotCreateLong = `Take a snapshot of a volume, and wait until it is co
 UTC: 2026-11-28-174500.
 
 The moment of the snapshot comes within milliseconds; for these, changes of the volume wait. The rest goes
-on in the background, some 50 microseconds for a file: a million files take about a minute. Meanwhile, the first
+on in the background, about 0.1 ms for a file. Meanwhile, the first
 change of each file waits until that file is cloned, which takes less than a millisecond for most files.
 A file of very many extents, such as the image of a virtual machine, can take a second.
 

@@ -325,7 +325,7 @@ func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error)
 		case was.Attr.IsDir():
 			made, err = to.Mkdir(r.as, name, 0o700)
 		case was.Attr.IsRegular():
-			made, err = to.Create(r.as, name, private)
+			made, err = to.Create(r.as, name, private, false)
 		case was.Attr.IsSymlink():
 			made, err = to.Symlink(r.as, string(target), name)
 		default:

@@ -110,7 +110,7 @@ func (v *volume) write(id disk.FileID, content string, offset int64) error {
 // create makes a file.
 func (v *volume) create(dir disk.FileID, name string) (id disk.FileID, err error) {
 	err = v.changeNames(dir, dir, func(dir, _ *inode.File) error {
-		f, err := dir.Create(actas.AsProcess(), name, 0o644)
+		f, err := dir.Create(actas.AsProcess(), name, 0o644, false)
 		if err != nil {
 			return err
 		}
