@@ -215,7 +215,7 @@ if [ -e "$newer" ] && [ ! -e "$nat/$(ls "$newer/modules")" ] && canFetch; then
 	work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-setup.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	rm -rf "$nat"
-	if ! buildNAT >"$work/log" 2>&1 || ! mv "$work/nat" "$nat" || ! "$here/vm.sh" -o -t 60 "$tryNAT" >"$work/log" 2>&1; then
+	if ! buildNAT >"$work/log" 2>&1 || ! mv "$work/nat" "$nat" || ! "$here/vm.sh" -o -t 180 "$tryNAT" >"$work/log" 2>&1; then
 		tail -n 5 "$work/log" >&2
 		echo "test/vm/setup.sh: no NAT with the newer kernel, so guests that need it have the older one and are four times slower" >&2
 		rm -rf "$nat"
