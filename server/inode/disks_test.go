@@ -22,6 +22,7 @@ func onEachDisk(t *testing.T, test func(t *testing.T, dir string)) {
 	}
 	testdisk.Each(t, on)
 	t.Run("tmpfs", func(t *testing.T) {
+		testdisk.NotInShort(t, "an ext4 and an XFS have it")
 		target := t.TempDir()
 		if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=512m"); err != nil {
 			t.Skipf("nothing can be mounted here: %v", err)

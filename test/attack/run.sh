@@ -2,6 +2,8 @@
 # run.sh: a hostile client before podnas, in a box ('make attack').
 #
 #   RUN=REGEX      only the attacks that match, as go test -run takes it: RUN=/ext4/fragments
+#   SHORT=1        what each change runs (.ci/run): most attacks on one setup; main_test.go (notInShort) has the
+#                  list. With ATTACKTIME it is not looked at
 #   ATTACKTIME=1h  go on for so long, with more of everything
 #   RACE=0         without the pass on a server with the race detector
 #   KERNEL=0       without the pass on the kernel's own quotas, in a User-Mode Linux guest
@@ -32,6 +34,7 @@ else
 	echo "test/attack/run.sh: no working C compiler, so nothing runs under the race detector" >&2
 	[ -z "${CI:-}" ] || exit 1
 fi
+[ -z "${ATTACKTIME:-}" ] || unset SHORT
 suite=("$work/inside.sh" "$work/attack" -podnas="$work/podnas" -test.v -test.timeout=48h -test.run="${RUN:-.}"
 	${ATTACKTIME:+"-attacktime=$ATTACKTIME"} "$@")
 status=0
@@ -43,6 +46,6 @@ if [ "${KERNEL:-}" = 0 ]; then
 	echo "test/attack/run.sh: KERNEL=0, so nothing runs on the kernel's own quotas" >&2
 else
 	chmod 755 "$work"
-	"${priority[@]}" test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 "${suite[@]}" -dir=/xfs || status=1
+	"${priority[@]}" test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 ${SHORT:+-e SHORT=1} "${suite[@]}" -dir=/xfs || status=1
 fi
 exit $status

@@ -111,13 +111,23 @@ func runSuite(m *testing.M) (code int, err error) {
 }
 
 // applyRBAC applies the Namespace, the ServiceAccount and the rights of a
-// kustomization of deploy/, and nothing else of it. Its policy is made to know the
-// provisioners of all tests, see tenant.
+// kustomization of deploy/, and nothing else of it.
 func applyRBAC(ctx context.Context, kustomization string) error {
 	rendered, err := kubectl(ctx, nil, "kustomize", kustomization)
 	if err != nil {
 		return err
 	}
+	objects, err := rbac(rendered)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kustomization, err)
+	}
+	_, err = kubectl(ctx, objects, "apply", "-f", "-")
+	return err
+}
+
+// rbac returns of what a kustomization makes the Namespace, the ServiceAccount and the rights. Its policy is made to
+// know the provisioners of all tests, see tenant.
+func rbac(rendered []byte) ([]byte, error) {
 	var wanted [][]byte
 	for _, doc := range bytes.Split(rendered, []byte("\n---\n")) {
 		for _, kind := range []string{
@@ -130,16 +140,14 @@ func applyRBAC(ctx context.Context, kustomization string) error {
 		}
 	}
 	if len(wanted) < 8 {
-		return fmt.Errorf("found only %d of the 8 objects that give podnas its rights in %s", len(wanted), kustomization)
+		return nil, fmt.Errorf("found only %d of the 8 objects that give podnas its rights", len(wanted))
 	}
 	all := bytes.Join(wanted, []byte("\n---\n"))
 	known := []byte(" == 'podnas.io/nfs'")
 	if bytes.Count(all, known) != 2 {
-		return fmt.Errorf("the policy of %s does not have%s twice", kustomization, known)
+		return nil, fmt.Errorf("the policy does not have%s twice", known)
 	}
-	all = bytes.ReplaceAll(all, known, []byte(".startsWith('"+testProvisioners+"')"))
-	_, err = kubectl(ctx, all, "apply", "-f", "-")
-	return err
+	return bytes.ReplaceAll(all, known, []byte(".startsWith('"+testProvisioners+"')")), nil
 }
 
 // writeKubeconfig writes a kubeconfig with a token of a ServiceAccount.

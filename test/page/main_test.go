@@ -38,15 +38,34 @@ type podnas struct {
 	after int                      // be gone after so many pages, 0: never
 }
 
+var binary string // of podnas; set by TestMain, only read after
+
+func TestMain(m *testing.M) {
+	code, err := runWithBinary(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func runWithBinary(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "podnas-page-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "podnas")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/podnas").CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
 // start serves the claims of a manifest.
 func start(t *testing.T, claims string) *podnas {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "podnas")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/podnas")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	p := &podnas{root: filepath.Join(dir, "root")}
 	mustDo(t, os.Mkdir(p.root, 0o755))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "claims"), 0o755))

@@ -14,25 +14,31 @@ import (
 )
 
 // Each runs a test on each file system that can be made and mounted here, and on the
-// one that the tests' folders are on.
+// one that the tests' folders are on. A short run has it on an ext4 and an XFS.
 func Each(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
-	t.Run("here", func(t *testing.T) { test(t, t.TempDir()) })
+	t.Run("here", func(t *testing.T) {
+		NotInShort(t, "an ext4 and an XFS have it")
+		test(t, t.TempDir())
+	})
 	Ext4(t, test)
 	XFS(t, test)
-	btrfs(t, test)
+	t.Run("btrfs", func(t *testing.T) {
+		NotInShort(t, "an ext4 and an XFS have it")
+		test(t, btrfs(t))
+	})
 }
 
 // Sharing runs a test on each file system whose files can share blocks.
 func Sharing(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
 	XFS(t, test)
-	btrfs(t, test)
+	t.Run("btrfs", func(t *testing.T) { test(t, btrfs(t)) })
 }
 
-func btrfs(t *testing.T, test func(t *testing.T, disk string)) {
+func btrfs(t *testing.T) string {
 	t.Helper()
-	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.btrfs", "-q")) })
+	return mount(t, 256<<20, "mkfs.btrfs", "-q")
 }
 
 // Ext4 runs a test on an ext4.

@@ -78,14 +78,18 @@ native() {
 native4() {
 	local guest="$guest4 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite "native, NFS $nfs4" "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+	[ -n "${SHORT:-}" ] || disks4
+}
+disks4() { # those of version 4 that fail, or lose power
 	if wanted TestFaultyDisk; then
-		suite "native, NFS $nfs4" "$guest" -run TestFaultyDisk ./test/vm || status=1
+		suite "native, NFS $nfs4" "$guest4" -run TestFaultyDisk ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
 		suite "native, NFS $nfs4" "env NFS=$nfs4 FINDER=$finder4 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 }
 apart4() { # the rest of version 4: each has a guest of another kind
+	[ -z "${SHORT:-}" ] || disks4 # what is beside native4 takes less time then
 	if wanted TestThroughService; then # it has NAT
 		suite "native, NFS $nfs4" "${guest4/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
 	fi

@@ -119,15 +119,17 @@ fi
 # a fourth of the time. Debian testing has such a kernel, for a newer C library than this machine's, so
 # that comes with it. Where they can't be had, guests are only slower.
 newer=$cache/uml-newer
-fetchNewer() { # into $work
-	local list=$work/testing.list
-	echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian testing main' >"$list"
+fromTesting() { # what of apt-get
+	timeout "$limit" apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::sourcelist="$work/testing.list" -o Dir::Etc::sourceparts=- \
+		-o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Acquire::Languages=none "$@"
+}
+testing() {
 	mkdir -p "$work/lists/partial" "$work/root"
-	apt_get() {
-		timeout 120 apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::sourcelist="$list" -o Dir::Etc::sourceparts=- \
-			-o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Acquire::Languages=none "$@"
-	}
-	(cd "$work" && apt_get update && apt_get download user-mode-linux libc6) || return 1
+	echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian testing main' >"$work/testing.list"
+	limit=300 fromTesting update || { echo 'apt-get update of Debian testing failed, or took 5 minutes'; return 1; }
+}
+fetchNewer() { # into $work
+	testing && (cd "$work" && limit=120 fromTesting download user-mode-linux libc6) || return 1
 	for deb in "$work"/*.deb; do
 		dpkg-deb -x "$deb" "$work/root" || return 1
 	done
@@ -140,7 +142,8 @@ fetchNewer() { # into $work
 	LC_ALL=C sed "s|$theirs|$ours|" "$work/root/usr/bin/linux.uml" >"$work/newer/linux.uml" || return 1
 	chmod +x "$work/newer/linux.uml"
 }
-if [ ! -e "$newer" ] && [ "$(id -u)" = 0 ] && command -v apt-get dpkg-deb >/dev/null; then
+canFetch() { [ "$(id -u)" = 0 ] && command -v apt-get dpkg-deb >/dev/null; }
+if [ ! -e "$newer" ] && canFetch; then
 	echo "fetching a newer kernel into $newer" >&2
 	work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-setup.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
@@ -150,5 +153,72 @@ if [ ! -e "$newer" ] && [ "$(id -u)" = 0 ] && command -v apt-get dpkg-deb >/dev/
 		tail -n 5 "$work/log" >&2
 		echo "test/vm/setup.sh: no newer kernel from Debian testing, so guests are four times slower" >&2
 		rm -rf "$newer"
+	fi
+	rm -rf "$work"
+fi
+
+# Debian builds that kernel without the tables of iptables, which kube-proxy needs. They are modules, and those of
+# the same version's source fit, built with the kernel's own configuration (NETFILTER_XTABLES_LEGACY changes
+# nothing outside x_tables.c). They are only for tests in guests.
+buildNAT() { # into $work
+	local release source tree ext=$work/ext
+	release=$(ls "$newer/modules")
+	source=linux-source-${release%.*}
+	tree=$work/$source
+	testing && (cd "$work" && limit=600 fromTesting download "$source" && apt-get -qq download flex bison m4) || return 1
+	for deb in "$work"/*.deb; do
+		dpkg-deb -x "$deb" "$work/root" || return 1
+	done
+	# Without what only drivers and file systems are made of.
+	tar -C "$work" -xf "$work/root/usr/src/$source.tar.xz" --anchored --exclude="$source/Documentation/*.*" --exclude="$source/drivers/*.[chS]" \
+		--exclude="$source/sound/*.[chS]" --exclude="$source/fs/*.[chS]" --exclude="$source/tools/testing/*" --exclude="$source/arch/*/dts/*" || return 1
+	command -v bc >/dev/null || ln -s "$(command -v busybox || echo "$layer/usr/bin/busybox")" "$work/root/usr/bin/bc"
+	(
+		export PATH=$work/root/usr/bin:$PATH:$layer/usr/bin M4=$work/root/usr/bin/m4 BISON_PKGDATADIR=$work/root/usr/share/bison MAKEFLAGS=
+		kernel() { make -s -j2 -C "$tree" ARCH=um "$@"; }
+		# The source in testing may be of a later fix.
+		sed -i "s/^SUBLEVEL = .*/SUBLEVEL = ${release##*.}/" "$tree/Makefile" &&
+			(cd "$newer" && LD_LIBRARY_PATH=$newer/lib ./linux.uml --showconfig) >"$tree/.config" &&
+			"$tree/scripts/config" --file "$tree/.config" -e NETFILTER_XTABLES_LEGACY -m IP_NF_IPTABLES_LEGACY -m IP_NF_FILTER -m IP_NF_NAT -m IP_NF_MANGLE &&
+			kernel olddefconfig && kernel modules_prepare && [ "$(kernel kernelrelease)" = "$release" ] || exit 1
+		mkdir -p "$ext/net/netfilter" "$ext/net/ipv4/netfilter"
+		cp "$tree"/net/netfilter/{x_tables.c,xt_repldata.h} "$ext/net/netfilter/" &&
+			cp "$tree"/net/ipv4/netfilter/{ip_tables,iptable_filter,iptable_mangle,iptable_nat}.c "$ext/net/ipv4/netfilter/" || exit 1
+		echo "obj-m := net/netfilter/x_tables.o $(echo net/ipv4/netfilter/{ip_tables,iptable_filter,iptable_mangle,iptable_nat}.o)" >"$ext/Kbuild"
+		# Without a list of what the kernel has: loading them tells.
+		kernel M="$ext" KBUILD_MODPOST_WARN=1 modules
+	) || return 1
+	local module to=$work/nat/$release below=kernel/net/ipv4/netfilter tables=kernel/net/netfilter/x_tables.ko
+	mkdir "$work/nat" && cp -r "$newer/modules/$release" "$to" && mkdir -p "$to/$below" || return 1
+	for module in net/netfilter/x_tables net/ipv4/netfilter/{ip_tables,iptable_filter,iptable_mangle,iptable_nat}; do
+		strip --strip-debug -o "$to/kernel/$module.ko" "$ext/$module.ko" || return 1
+	done
+	{
+		echo "$below/ip_tables.ko: $tables"
+		echo "$below/iptable_filter.ko: $below/ip_tables.ko $tables"
+		echo "$below/iptable_mangle.ko: $below/ip_tables.ko $tables"
+		echo "$below/iptable_nat.ko: $below/ip_tables.ko $tables kernel/net/netfilter/nf_nat.ko$(sed -n 's|^kernel/net/netfilter/nf_nat.ko:||p' "$to/modules.dep")"
+	} >>"$to/modules.dep"
+}
+# A connection to an address that nobody has gets to where a rule leads it.
+tryNAT='
+ip addr add 10.77.0.1/24 dev lo
+busybox nc -ll -p 2049 -e echo here &
+iptables-legacy -t nat -A OUTPUT -p tcp -d 10.96.0.1 --dport 2049 -j DNAT --to-destination 10.77.0.1:2049
+iptables-legacy -t nat -A POSTROUTING -d 10.77.0.0/16 -j MASQUERADE
+iptables-legacy -A OUTPUT -m conntrack --ctstate INVALID -j DROP
+ip route add 10.96.0.0/16 dev lo
+for try in 1 2 3; do [ "$(busybox nc -w 3 10.96.0.1 2049 </dev/null)" != here ] || exit 0; sleep 1; done
+exit 1'
+nat=$cache/uml-nat # its modules with those
+if [ -e "$newer" ] && [ ! -e "$nat/$(ls "$newer/modules")" ] && canFetch; then
+	echo "building the tables of iptables for Linux $(ls "$newer/modules")" >&2
+	work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-setup.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	rm -rf "$nat"
+	if ! buildNAT >"$work/log" 2>&1 || ! mv "$work/nat" "$nat" || ! "$here/vm.sh" -o -t 180 "$tryNAT" >"$work/log" 2>&1; then
+		tail -n 5 "$work/log" >&2
+		echo "test/vm/setup.sh: no NAT with the newer kernel, so guests that need it have the older one and are four times slower" >&2
+		rm -rf "$nat"
 	fi
 fi

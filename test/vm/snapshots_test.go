@@ -36,6 +36,7 @@ func TestSnapshots(t *testing.T) {
 	pv := a.volume("one", "1Gi")
 	mnt := mount(t, pv)
 	name := pv.Metadata.Name
+	mustMkdir(t, filepath.Join(mnt, "folder"))
 	mustWrite(t, filepath.Join(mnt, "folder/file"), []byte("first"))
 	mustWrite(t, filepath.Join(mnt, "gone"), []byte("will be"))
 	a.snapshot(t, "create", name, "one")
@@ -83,6 +84,7 @@ func TestSnapshots(t *testing.T) {
 		held.Close()
 		stays := inodeNumber(t, filepath.Join(mnt, "folder/file"))
 		mustWrite(t, filepath.Join(mnt, "folder/file"), []byte("second, and longer"))
+		mustMkdir(t, filepath.Join(mnt, "new"))
 		mustWrite(t, filepath.Join(mnt, "new/file"), []byte("new"))
 		if err := os.Remove(filepath.Join(mnt, "gone")); err != nil {
 			t.Fatal(err)
@@ -141,9 +143,7 @@ func momentsOf(t *testing.T, a *appliance, mnt, name string) {
 	}
 	for w := range writers {
 		dir := filepath.Join(mnt, fmt.Sprint("pair-", w))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		mustMkdir(t, dir)
 		first := mustOpen(t, filepath.Join(dir, "first"), os.O_RDWR|os.O_CREATE|os.O_SYNC)
 		second := mustOpen(t, filepath.Join(dir, "second"), os.O_RDWR|os.O_CREATE|os.O_SYNC)
 		mustWrite(t, filepath.Join(dir, "a"), nil)
@@ -201,5 +201,12 @@ func momentsOf(t *testing.T, a *appliance, mnt, name string) {
 	all.Wait()
 	for round := range rounds {
 		a.snapshot(t, "delete", name, fmt.Sprint("moment-", round), "--yes")
+	}
+}
+
+func mustMkdir(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Mkdir(name, 0o755); err != nil {
+		t.Fatal(err)
 	}
 }

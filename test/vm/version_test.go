@@ -122,6 +122,7 @@ var (
 		"TestFullVolume":          alsoIn4,
 		"TestGit":                 alsoIn4,
 		"TestIPv6":                alsoIn4,
+		"TestKillUnderCopies":     alsoIn4,
 		"TestKillUnderLoad":       alsoIn4,
 		"TestClassWithoutVersion": alsoIn4,
 		"TestMountWithoutVersion": alsoIn4,
@@ -133,6 +134,7 @@ var (
 		"TestRandomOperations":    alsoIn4,
 		"TestSQLite":              alsoIn4,
 		"TestStalledLookup":       alsoIn4,
+		"TestTwoMounts":           alsoIn4,
 	}
 	notInShort4     = map[string]string{"TestInodeLimit": "the limit is checked below the protocol, and version 3 has it"}
 	notInShortGoNFS = map[string]string{

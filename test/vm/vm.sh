@@ -17,8 +17,8 @@
 #   -N N      the same for another guest: tapN, 10.9.N.2/24 and 10.9.N.1
 #   -s DIR    share this machine's DIR read-write, at the same path (repeatable)
 #   -e K=V    pass an environment variable (repeatable)
-#   -o        the kernel of this machine's own Debian, also if setup.sh has found a newer one: that
-#             has no NAT (7.2um1 in Debian testing)
+#   -o        what runs there needs NAT, for which setup.sh builds modules of the newer kernel. Where it
+#             can't: the kernel of this machine's own Debian
 #   -k        keep the job folder, with the kernel's console.log, and name it
 #
 # Standard output and error of the commands come out here, merged; the exit
@@ -46,14 +46,14 @@
 # What to expect of its speed: 2 s for 'true'; one CPU; system calls and page
 # faults are many times slower than outside and starting a program takes
 # 16 ms, so put work into one long-running process, not into a shell loop.
-# With -o, or OLDER_KERNEL=1 in the environment, and so with Linux 6.1 in Debian 12, all
-# that takes four times as long.
+# With OLDER_KERNEL=1 in the environment, and so with Linux 6.1 in Debian 12, all that takes
+# four times as long.
 set -euo pipefail
 { # read whole before running, so that editing this file meanwhile is harmless
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 layer=$cache/uml
 PATH=$PATH:/usr/sbin:/sbin
-mem=1024 limit=300 xfs='' image='' net='' keep=''
+mem=1024 limit=300 xfs='' image='' net='' keep='' nat=''
 shares=() envs=()
 usage() { sed -n '2,/^set -e/p' "$0" | grep '^#' | cut -c3- >&2; exit 2; }
 cannot() { echo "test/vm/vm.sh: $*" >&2; exit 2; }
@@ -62,7 +62,7 @@ while getopts m:t:x:i:nN:s:e:ok o; do
 	case $o in
 	m) mem=$OPTARG ;; t) limit=$OPTARG ;; x) xfs=$OPTARG ;; i) image=$(realpath "$OPTARG") ;;
 	n) net=0 ;; N) net=$OPTARG ;;
-	s) shares+=("$(realpath "$OPTARG")") ;; e) envs+=("$OPTARG") ;; o) older=1 ;; k) keep=1 ;;
+	s) shares+=("$(realpath "$OPTARG")") ;; e) envs+=("$OPTARG") ;; o) nat=1 ;; k) keep=1 ;;
 	*) usage ;;
 	esac
 done
@@ -71,9 +71,14 @@ shift $((OPTIND - 1))
 [ "$(id -u)" = 0 ] || cannot "needs root (for the guest to read all of this machine's files, and for unshare)"
 unshare --pid --mount --fork true || cannot "unshare --pid --mount is not allowed here (a container needs CAP_SYS_ADMIN for it)"
 newer=$cache/uml-newer
+with=$newer/modules
+if [ -n "$nat" ]; then
+	with=$cache/uml-nat
+	[ -e "$with/$(ls "$newer/modules" 2>/dev/null)" ] || older=1
+fi
 if [ -x "$newer/linux.uml" ] && [ -z "$older" ]; then
 	# Its interpreter is a file of this folder: setup.sh.
-	kernel=(env -C "$newer" "LD_LIBRARY_PATH=$newer/lib" ./linux.uml seccomp=auto) modules=$newer/modules
+	kernel=(env -C "$newer" "LD_LIBRARY_PATH=$newer/lib" ./linux.uml seccomp=auto) modules=$with
 else
 	modules=/usr/lib/uml/modules uml=$(command -v linux.uml) || true
 	if [ -x "$layer/usr/bin/linux.uml" ]; then
@@ -147,8 +152,9 @@ busybox stty -F /dev/tty1 raw
 . "$job/env"
 mkdir -p /lib/modules /run/lock
 [ -e "/lib/modules/$(uname -r)" ] || ln -s "$modules/$(uname -r)" /lib/modules/
-command -v modprobe >/dev/null || ln -s "$(command -v busybox)" /sbin/modprobe
-command -v modprobe >/proc/sys/kernel/modprobe
+# That of busybox, which reads modules.dep itself: setup.sh adds to it.
+ln -sf "$(command -v busybox)" /usr/sbin/modprobe
+echo /usr/sbin/modprobe >/proc/sys/kernel/modprobe
 mount -t hostfs none "$job" -o "$job"
 while read -r dir; do
 	[ -z "$dir" ] || mount -t hostfs none "$dir" -o "$dir" || exit 1
