@@ -40,7 +40,7 @@ var KeepsAtime = keepsAtime
 func (f *File) FewExtents(offset, end int64) int64 { return f.fewExtents(offset, end) }
 
 // Changing does something as a change of the file: a test can't stop a call in its midst.
-func (f *File) Changing(do func() error) error { return f.change(do) }
+func (f *File) Changing(do func() error) error { return f.changeIt(do) }
 
 // Table returns the exports.
 func (o *Opener) Table() *exports.Table { return o.table }
