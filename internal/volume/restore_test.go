@@ -40,10 +40,11 @@ func TestRestore(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	going, err := s.StartRestore(t.Context(), "v", "a", true)
+	_, err := s.StartRestore(t.Context(), "v", "a", true)
 	mustDo(t, err)
 	<-inside
-	if going, err = s.GetRestore("v"); err != nil || going.Done || !strings.HasPrefix(going.Safety, "before-restore-") {
+	going, err := s.GetRestore("v")
+	if err != nil || going.Done || !strings.HasPrefix(going.Safety, "before-restore-") {
 		t.Errorf("under way: %+v, %v", going, err)
 	}
 	for what, err := range map[string]error{

@@ -53,7 +53,9 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 		return nil, err
 	}
 	child.isNew = true
-	f.Volume.Snapshots.Made(child.Attr.Ino)
+	if child.Attr.Device == f.Volume.FS.Device {
+		f.Volume.Snapshots.Made(child.Attr.Ino)
+	}
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
 		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true

@@ -4,6 +4,7 @@
 package restore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -290,7 +291,7 @@ func reusable(was, is *inode.File) bool {
 	if was.Attr.IsSymlink() {
 		a, err := was.Readlink()
 		b, otherErr := is.Readlink()
-		return err == nil && otherErr == nil && string(a) == string(b) && is.Attr.Nlink == 1
+		return err == nil && otherErr == nil && bytes.Equal(a, b) && is.Attr.Nlink == 1
 	}
 	return is.Attr.IsDir() || is.Attr.Nlink == 1
 }

@@ -75,7 +75,7 @@ func (v *Volume) Moves(file *disk.FileID) {
 	}
 }
 
-// Made says that a file was made, with an inode number: no snapshot that is being taken has it.
+// Made says that a file was made, with an inode number on the volume's device: no snapshot that is being taken has it.
 func (v *Volume) Made(inode uint64) {
 	if t := v.taking.Load(); t != nil {
 		t.made(inode)

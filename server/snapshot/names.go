@@ -23,9 +23,10 @@ type entry struct {
 	name  string
 }
 
+// The kinds of devices.
 const (
-	kindUnknown = 0
-	kindDir     = 4
+	kindChr = 2
+	kindBlk = 6
 )
 
 // writeNames writes the names of an open directory.

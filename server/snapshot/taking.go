@@ -30,8 +30,12 @@ type Taking struct {
 	// objects is the folder of what was captured.
 	objects *os.File
 	failed  context.CancelCauseFunc // ends the walk
+	root    tree.Statx              // of the volume
 
 	mu sync.Mutex
+	// ended is whether nothing more is captured.
+	// +checklocks:mu
+	ended bool
 	// captured has the inodes that need nothing more: they were captured, or made since the cut.
 	// +checklocks:mu
 	captured marks
@@ -51,7 +55,7 @@ func (t *Taking) claim(inode uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		if t.captured.has(inode) {
+		if t.ended || t.captured.has(inode) {
 			return false
 		}
 		wait, claimed := t.claims[inode]
@@ -74,10 +78,36 @@ func (t *Taking) release(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.captured.add(inode)
+	t.unclaimLocked(inode)
+}
+
+// unclaim ends a claim of what was not captured.
+func (t *Taking) unclaim(inode uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unclaimLocked(inode)
+}
+
+// unclaimLocked wakes who waits for a claim.
+//
+// +checklocks:t.mu
+func (t *Taking) unclaimLocked(inode uint64) {
 	if wait := t.claims[inode]; wait != nil {
 		close(wait)
 	}
 	delete(t.claims, inode)
+}
+
+// end has nothing more be captured, and waits for what is under way: then the folders can be closed.
+func (t *Taking) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	for len(t.claims) > 0 {
+		t.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		t.mu.Lock()
+	}
 }
 
 func (t *Taking) made(inode uint64) {
@@ -109,30 +139,45 @@ func (t *Taking) before(file disk.FileID) {
 	if file.IsZero() || !t.claim(inode) {
 		return
 	}
-	defer t.release(inode)
-	done := make(chan error)
-	go func() { done <- t.captureFile(inode, &file) }() // as the process: this goroutine may act as a client's user
-	if err := <-done; err != nil {
-		t.failed(fmt.Errorf("keep a file that a client changes: %w", err))
+	type result struct {
+		ours bool
+		err  error
+	}
+	done := make(chan result)
+	go func() { // as the process: this goroutine may act as a client's user
+		ours, err := t.captureFile(inode, &file)
+		done <- result{ours, err}
+	}()
+	r := <-done
+	if r.err != nil {
+		t.failed(fmt.Errorf("keep a file that a client changes: %w", r.err))
+	}
+	if r.ours {
+		t.release(inode)
+	} else {
+		t.unclaim(inode)
 	}
 }
 
-// captureFile captures a file by its FileID. One that is gone is no error: it had no name at the cut. The caller has
-// claimed it.
-func (t *Taking) captureFile(inode uint64, file *disk.FileID) error {
+// captureFile captures a file by its FileID. One that is gone is no error: it had no name at the cut. ours is false for a file of another
+// subvolume, whose number may be another file's here. The caller has claimed it.
+func (t *Taking) captureFile(inode uint64, file *disk.FileID) (ours bool, err error) {
 	path, err := t.open(file)
 	if errors.Is(err, syscall.ESTALE) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return true, err
 	}
 	defer path.Close()
 	st, err := tree.Stat(path.FD())
 	if err != nil {
-		return err
+		return true, err
 	}
-	return t.capture(inode, file, path.FD(), &st)
+	if !st.IsOn(&t.root) {
+		return false, nil
+	}
+	return true, t.capture(inode, file, path.FD(), &st)
 }
 
 // openWait is how long open waits for the index.

@@ -45,6 +45,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 		return err
 	}
 	defer t.objects.Close() // only read from
+	defer t.end()
 	// What is dirty is written before, not by the first clone of each file, while its writer waits.
 	if err := tree.SyncAll(files.Root); err != nil {
 		return err
@@ -76,6 +77,9 @@ func (t *Taking) begin() (err error) {
 			return err
 		}
 	}
+	if t.root, err = tree.Stat(int(t.files.Root.Fd())); err != nil {
+		return err
+	}
 	t.objects, err = t.work.Open(objectsDir)
 	return err
 }
@@ -87,8 +91,7 @@ type walk struct {
 	*Taking
 	ctx      context.Context // of Take, which waits for the walk
 	progress *Progress
-	disk     tree.Statx // of the volume's root
-	dirs     []place    // in the order in which they were found; the first is the root
+	dirs     []place // in the order in which they were found; the first is the root
 	pace     pace
 }
 
@@ -99,7 +102,7 @@ type place struct {
 }
 
 func (w *walk) run() error {
-	root, err := w.root()
+	root, err := w.rootInode()
 	if err != nil {
 		return err
 	}
@@ -116,22 +119,19 @@ func (w *walk) run() error {
 	if err != nil {
 		return err
 	}
-	defer work.Close()
+	defer func() { _ = work.Close() }() // only read from
 	return tree.MoveDir(w.objects, strconv.FormatUint(root, 10), work, Tree)
 }
 
-// root captures the volume's root.
-func (w *walk) root() (inode uint64, err error) {
+// rootInode captures the volume's root.
+func (w *walk) rootInode() (inode uint64, err error) {
 	id := w.files.RootID()
 	inode = w.files.FS.NumberIn(id)
 	if id.IsZero() || inode == 0 {
 		return 0, disk.ErrNoFileID
 	}
-	if w.disk, err = tree.Stat(int(w.files.Root.Fd())); err != nil {
-		return 0, err
-	}
 	if w.claim(inode) {
-		err = w.captureFile(inode, id)
+		_, err = w.captureFile(inode, id)
 		w.release(inode)
 	}
 	return inode, err
@@ -185,8 +185,10 @@ func (w *walk) entry(above uint64, live int, into *os.File, e *entry) error {
 	}
 	info, err := w.work.Lstat(object(e.inode))
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (e.kind == kindChr || e.kind == kindBlk):
+		return nil // see clone
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // a device, see clone
+		return errBehind
 	case err != nil:
 		return err
 	case info.IsDir():
@@ -211,7 +213,7 @@ func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error
 	}
 	defer file.Close()
 	switch {
-	case st.IsDir() && st.IsOn(&w.disk):
+	case st.IsDir() && st.IsOn(&w.root):
 		id, err := w.files.Identify(file.FD(), nil)
 		if err != nil {
 			return false, err
@@ -232,7 +234,7 @@ func (w *walk) find(live int, e *entry) (file disk.Descriptor, st tree.Statx, er
 		switch {
 		case err == nil:
 			st, err = tree.Stat(file.FD())
-			if err != nil || st.Ino == e.inode || !st.IsOn(&w.disk) {
+			if err != nil || st.Ino == e.inode || !st.IsOn(&w.root) {
 				return file, st, err
 			}
 			file.Close()
@@ -284,7 +286,7 @@ func (w *walk) sweep() error {
 	if err != nil {
 		return err
 	}
-	defer objects.Close()
+	defer func() { _ = objects.Close() }() // only read from
 	for {
 		names, err := objects.Readdirnames(1000)
 		for _, name := range names {
