@@ -159,10 +159,7 @@ func (c *compound) step(name []byte) (o object, err error) {
 		return o, err
 	}
 	if snapshots, err := c.Snapshots(dir, name); snapshots != nil || err != nil {
-		if err == nil {
-			o.setFile(snapshots)
-		}
-		return o, err
+		return objectOf(snapshots), err
 	}
 	attr, handle, err := c.Lookup(dir, name, c.mem.handle[:0])
 	if err != nil {
@@ -173,6 +170,14 @@ func (c *compound) step(name []byte) (o object, err error) {
 	o.set(handle)
 	o.found = err == nil
 	return o, nil
+}
+
+// objectOf is the object of an open file, if there is one. It is a function of its own, because it allocates.
+func objectOf(f *inode.File) (o object) {
+	if f != nil {
+		o.setFile(f)
+	}
+	return o
 }
 
 // stepPseudo finds a name in a pseudo directory.
