@@ -40,7 +40,7 @@ type volume struct {
 	taken  int
 }
 
-func newVolume(t *testing.T, disk string) *volume {
+func newVolume(t testing.TB, disk string) *volume {
 	t.Helper()
 	dir, work := filepath.Join(disk, "volume"), filepath.Join(disk, "work")
 	for _, d := range []string{dir, work} {
