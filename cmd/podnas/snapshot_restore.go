@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,26 +75,11 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 // awaitRestore waits until a volume is restored, and meanwhile says how far it is. When the command is interrupted, it
 // returns how far it was.
 func awaitRestore(cmd *cobra.Command, client *control.Client, going volume.Restore) (volume.Restore, error) {
-	p := newProgress(cmd.ErrOrStderr())
-	p.last = time.Now() // most are complete before there is anything to say
-	defer p.end()
-	for !going.Done {
-		text := fmt.Sprintf("volume %s: keeping what it has in a snapshot", going.Volume)
-		if going.Safety != "" {
-			text = fmt.Sprintf("volume %s: %s of %s restored", going.Volume, volume.FormatCount(going.Files, ""), volume.FormatCount(going.Total, "file"))
+	look := func(now volume.Restore) (string, bool) {
+		if now.Safety == "" {
+			return fmt.Sprintf("volume %s: keeping what it has in a snapshot", now.Volume), now.Done
 		}
-		p.say(text)
-		if !sleep(cmd.Context(), snapshotPoll) {
-			return going, nil
-		}
-		now, err := client.GetRestore(cmd.Context(), going.Volume)
-		if cmd.Context().Err() != nil {
-			return going, nil
-		}
-		if err != nil {
-			return going, err
-		}
-		going = now
+		return fmt.Sprintf("volume %s: %s of %s restored", now.Volume, volume.FormatCount(now.Files, ""), volume.FormatCount(now.Total, "file")), now.Done
 	}
-	return going, nil
+	return await(cmd, going, look, func(ctx context.Context) (volume.Restore, error) { return client.GetRestore(ctx, going.Volume) })
 }

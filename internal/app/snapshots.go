@@ -5,59 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/restore"
 	"github.com/podnas/podnas/server/snapshot"
 )
 
-// cloneProbe is a file that is cloned to find out whether the disk can share blocks.
-const cloneProbe = volume.StateDir + "/clone-probe"
-
 // errNoClones is the error of CheckSnapshots on a disk that can't share blocks.
 var errNoClones = errors.New("the disk can't share blocks between files, for which it needs XFS (with reflink=1) or btrfs. " +
 	"Put podnas's disk on one of these, or use podnas serve --disk-image, which keeps an XFS in a file. " +
 	"'podnas volume copy' works on every disk, but the copy is not of one moment, and takes the space again")
 
-// CheckSnapshots implements volume.Snapshotter. What fails for another reason, as on a full disk, is no error here: taking
-// the snapshot tells it.
-func (e exporter) CheckSnapshots() error {
-	name := filepath.Join(e.Root, cloneProbe)
-	clone := name + "-2"
-	remove := func() { _ = errors.Join(os.Remove(name), os.Remove(clone)) }
-	remove() // what a process that was killed has left
-	defer remove()
-	if err := cloneOnce(name, clone); errors.Is(err, syscall.EOPNOTSUPP) {
+// CheckSnapshots implements volume.Snapshotter. What is not known, as on a full disk, taking the snapshot tells.
+func (e exporter) CheckSnapshots(v volume.Volume) error {
+	served, err := e.begin(v)
+	if err != nil {
+		return err
+	}
+	defer served.Done()
+	if !served.HasClones() {
 		return errNoClones
 	}
 	return nil
-}
-
-// cloneOnce makes a file, and a clone of it beside it.
-func cloneOnce(name, clone string) error {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.WriteString("podnas\n"); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	st, err := tree.Stat(int(f.Fd()))
-	if err != nil {
-		return err
-	}
-	return tree.Clone(dir, filepath.Base(clone), int(f.Fd()), &st)
 }
 
 // begin begins a call in an exported volume, which its Done ends.

@@ -160,7 +160,7 @@ func (j *job) prune(src *os.File) error {
 					return j.failed(name, err)
 				}
 			}
-			if err := j.walk.pacer.pause(j.ctx); err != nil {
+			if err := j.walk.pacer.Pause(j.ctx); err != nil {
 				return err
 			}
 		}

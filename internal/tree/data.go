@@ -57,7 +57,7 @@ func (j *job) copyData(ctx context.Context, dst, src *os.File, size int64) error
 			}
 			at += n
 			j.Bytes.Add(n)
-			if err := j.walk.pacer.pause(ctx); err != nil {
+			if err := j.walk.pacer.Pause(ctx); err != nil {
 				return err
 			}
 		}

@@ -14,15 +14,17 @@ const (
 	longestGap = 200 * time.Millisecond // where one step took long
 )
 
-// pacer pauses work that calls it after each step.
-type pacer struct {
+// Pacer pauses work that calls it after each step.
+type Pacer struct {
+	// Part is which part of the time of the work a pause takes; 0: all of it.
+	Part  time.Duration
 	since time.Time // when the work began; zero: now
 }
 
-// pause pauses if it is time for that. Its error is that of ctx.
-func (p *pacer) pause(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// Pause pauses if it is time for that. Its error is the cause of the end of ctx.
+func (p *Pacer) Pause(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if p.since.IsZero() {
 		p.since = time.Now()
@@ -34,9 +36,9 @@ func (p *pacer) pause(ctx context.Context) error {
 	}
 	p.since = time.Time{}
 	select {
-	case <-time.After(min(worked, longestGap)):
+	case <-time.After(min(worked/max(p.Part, 1), longestGap)):
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }

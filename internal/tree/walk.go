@@ -45,7 +45,7 @@ func Walk(ctx context.Context, root *os.File, enter func(dir *os.File) error, vi
 type entries struct {
 	Walker
 	visit func(*Entry) error
-	pacer pacer
+	pacer Pacer
 }
 
 func (w *entries) run(ctx context.Context, root *os.File) error {
@@ -53,7 +53,7 @@ func (w *entries) run(ctx context.Context, root *os.File) error {
 		if enter, err = w.one(name); err != nil {
 			return false, err
 		}
-		return enter, w.pacer.pause(ctx)
+		return enter, w.pacer.Pause(ctx)
 	}
 	return w.Run(root)
 }

@@ -18,11 +18,11 @@ import (
 //
 //	snapshots/<volume id>/<name>.json   its record
 //	snapshots/<volume id>/ready/<name>  its files
-//	snapshots/<volume id>/work/         where one is being taken; nothing in it counts
+//	snapshots/<volume id>/making/       where one is being taken; nothing in it counts
 //
 // The steps, and what the next Open makes of a crash after each:
 //
-//	create:  work/tree -> record -> work/tree moved to ready/       a record without files and work/ are removed
+//	create:  making/tree -> record -> making/tree moved to ready/   a record without files and making/ are removed
 //	delete:  files moved to trash/ -> record removed -> answer      a record without files is removed
 //	         -> (in the background) files removed                   the trash is emptied
 //
@@ -32,7 +32,7 @@ import (
 const (
 	snapshotsDir  = StateDir + "/snapshots"
 	snapshotReady = "ready"
-	snapshotWork  = "work"
+	snapshotWork  = "making"
 	// snapshotTree is what Snapshotter.TakeSnapshot makes in work.
 	snapshotTree = "tree"
 	// snapshotNameMax limits a snapshot's name, in bytes. Labels of Kubernetes have the same limit.
@@ -50,8 +50,8 @@ var (
 
 // Snapshotter takes snapshots of volumes that clients use. Exporter has exported them.
 type Snapshotter interface {
-	// CheckSnapshots returns nil, or why the disk can have no snapshots: a sentence for people that says what to do.
-	CheckSnapshots() error
+	// CheckSnapshots returns nil, or why an exported volume can have no snapshots: a sentence for people that says what to do.
+	CheckSnapshots(v Volume) error
 	// TakeSnapshot makes a directory "tree" in the directory work, with all files of an exported volume as they are at one
 	// moment between two calls of clients. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
 	// ctx's if ctx has ended, what is in work is worth nothing.

@@ -33,7 +33,7 @@ type copier struct {
 	shown map[string]string // directories by the names of volumes
 }
 
-func (c *copier) CheckSnapshots() error { return c.refuse }
+func (c *copier) CheckSnapshots(Volume) error { return c.refuse }
 
 func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *SnapshotProgress) (SnapshotTaken, error) {
 	cut := time.Now()

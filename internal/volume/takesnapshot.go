@@ -106,7 +106,7 @@ func (s *Store) startSnapshot(ctx context.Context, volume, name string) (*taking
 	if s.snapshotter == nil {
 		return nil, fmt.Errorf("%w: this podnas does not take any", ErrUnsupported)
 	}
-	if err := s.snapshotter.CheckSnapshots(); err != nil {
+	if err := s.snapshotter.CheckSnapshots(v); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	background, cancel := context.WithCancelCause(s.background)

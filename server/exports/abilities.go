@@ -46,6 +46,9 @@ func (v *Volume) Unable(what Ability, err error) error {
 // HasXattrs reports whether files of the volume may have extended attributes of users. The caller must be root.
 func (v *Volume) HasXattrs() bool { return !v.isUnable(CanXattr) }
 
+// HasClones reports whether files of the volume may share blocks. The caller must be root.
+func (v *Volume) HasClones() bool { return !v.isUnable(CanClone) }
+
 // HasACLs reports whether files of the volume may have POSIX ACLs. The caller must be root.
 func (v *Volume) HasACLs() bool { return !v.isUnable(CanACL) }
 

@@ -158,7 +158,7 @@ func (t *inodes) each(do func(*inode)) {
 	}
 }
 
-// HeldIn returns how many files of a volume clients have open.
+// HeldIn returns how many files of a volume clients have open, or are just removing or linking.
 func (o *Opener) HeldIn(volume uint64) (n int) {
 	o.inodes.each(func(i *inode) {
 		if i.key.volume == volume && i.held > 0 {

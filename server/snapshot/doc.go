@@ -8,7 +8,7 @@
 //
 // # Before the first change
 //
-// From then on the volume has a Taking, until the snapshot is complete. Before a call changes a file, Volume.Before has it
+// From then on the volume has a taking (taking.go), until the snapshot is complete. Before a call changes a file, Volume.Before has it
 // captured, if it has not been yet: a regular file as a clone that shares its blocks, a directory as a list of its names. A call
 // that moves a file to another directory says so by Volume.Moves, so that it is found.
 //
@@ -23,6 +23,6 @@
 //
 // # Locks
 //
-// Taking.mu is held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
+// taking.mu is held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
 // made with the locks of package inode held, never the other way.
 package snapshot

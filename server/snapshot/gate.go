@@ -19,7 +19,7 @@ type Volume struct {
 		_       [56]byte
 	}
 	closed atomic.Pointer[closing] // nil: the gate is open
-	taking atomic.Pointer[Taking]  // nil: no snapshot is being taken
+	taking atomic.Pointer[taking]  // nil: no snapshot is being taken
 	busy   atomic.Bool             // from before the cut until the snapshot is complete
 }
 
@@ -29,6 +29,8 @@ const gateParts = 8
 type closing struct {
 	opened chan struct{} // closed at its end
 	held   bool          // it takes long: changes fail instead of waiting
+	// drained is whether no change is under way any more that began before.
+	drained atomic.Bool
 }
 
 // Part is where a change has entered.
@@ -93,11 +95,11 @@ const (
 	cutLook = 50 * time.Microsecond
 )
 
-// ErrNoCut means that changes went on for so long that there was no moment between two of them.
-var ErrNoCut = errors.New("there was no moment without a change under way that took long: try again when the volume is less busy, or when the disk answers faster")
+// ErrNoCut means that there was no moment between two changes, because one took too long at each try.
+var ErrNoCut = errors.New("changes that were under way did not end in time: try again when the volume is less busy, or the disk answers faster")
 
 // cut sets what is being taken, at a moment when no change is under way. It returns when that was.
-func (v *Volume) cut(ctx context.Context, t *Taking) (time.Time, error) {
+func (v *Volume) cut(ctx context.Context, t *taking) (time.Time, error) {
 	for range cutTries {
 		if at, ok := v.cutNow(t); ok {
 			return at, nil
@@ -112,9 +114,12 @@ func (v *Volume) cut(ctx context.Context, t *Taking) (time.Time, error) {
 }
 
 // cutNow is cut, if the changes under way end soon.
-func (v *Volume) cutNow(t *Taking) (at time.Time, ok bool) {
+func (v *Volume) cutNow(t *taking) (at time.Time, ok bool) {
 	cut := &closing{opened: make(chan struct{})}
-	if !v.closed.CompareAndSwap(nil, cut) { // it is held: the holder makes no change meanwhile
+	if !v.closed.CompareAndSwap(nil, cut) { // it is held, and the holder makes no change meanwhile
+		if hold := v.closed.Load(); hold == nil || !hold.drained.Load() {
+			return at, false
+		}
 		v.taking.Store(t)
 		return time.Now(), true
 	}
@@ -156,8 +161,9 @@ func (v *Volume) drain(until time.Time, done <-chan struct{}) bool {
 // holdWait is how long Hold waits for the changes under way.
 const holdWait = 30 * time.Second
 
-// Hold has all changes fail with EAGAIN, for which clients try again, until release is called. It waits for those under way. Only
-// snapshots are still taken. The error is ErrBusy if somebody else has the gate closed, ErrNoCut, or context.Cause of ctx.
+// Hold has all changes fail with EAGAIN, for which clients try again, until release is called. It waits for those under
+// way. Snapshots are still taken: the holder must make no change while one is. The error is ErrBusy if somebody
+// else holds the volume, ErrNoCut, or context.Cause of ctx.
 func (v *Volume) Hold(ctx context.Context) (release func(), err error) {
 	hold := &closing{opened: make(chan struct{}), held: true}
 	for !v.closed.CompareAndSwap(nil, hold) {
@@ -173,5 +179,6 @@ func (v *Volume) Hold(ctx context.Context) (release func(), err error) {
 		}
 		return nil, ErrNoCut
 	}
+	hold.drained.Store(true)
 	return func() { v.open(hold) }, nil
 }

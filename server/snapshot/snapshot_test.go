@@ -474,3 +474,43 @@ func TestOneAtATime(t *testing.T) {
 		}
 	})
 }
+
+// While a volume is about to be held, no snapshot is cut within a change that is still under way.
+func TestNoCutBeforeHeld(t *testing.T) {
+	testdisk.Sharing(t, func(t *testing.T, disk string) {
+		v := newVolume(t, disk)
+		change, err := v.Snapshots.Enter(v.Files.RootID())
+		mustDo(t, err)
+		held, taken := make(chan error, 1), make(chan error, 1)
+		go func() {
+			release, err := v.Snapshots.Hold(context.Background())
+			if err == nil {
+				defer release()
+			}
+			held <- err
+		}()
+		for again := true; again; { // until the gate is closed
+			var p snapshot.Part
+			if p, err = v.Snapshots.Enter(v.Files.RootID()); err == nil {
+				v.Snapshots.Leave(p)
+			}
+			again = !errors.Is(err, syscall.EAGAIN)
+		}
+		var p snapshot.Progress
+		go func() {
+			_, err := v.take(&p)
+			taken <- err
+		}()
+		select {
+		case err := <-taken:
+			t.Errorf("a snapshot was taken within a change: %v", err)
+		case <-time.After(500 * time.Millisecond):
+		}
+		if p.Cut.Load() != 0 {
+			t.Error("there was a cut within a change")
+		}
+		v.Snapshots.Leave(change)
+		mustDo(t, <-held)
+		mustDo(t, <-taken)
+	})
+}

@@ -23,8 +23,8 @@ const (
 	Tree = "tree"
 )
 
-// Taking is a snapshot that is being taken.
-type Taking struct {
+// taking is a snapshot that is being taken.
+type taking struct {
 	files *locate.Volume
 	work  *os.Root
 	// objects is the folder of what was captured.
@@ -51,7 +51,7 @@ func object(inode uint64) string  { return objectsDir + "/" + strconv.FormatUint
 func namesOf(inode uint64) string { return namesDir + "/" + strconv.FormatUint(inode, 10) }
 
 // claim reports whether the caller has to capture a file, and then call release. If somebody else does, it waits.
-func (t *Taking) claim(inode uint64) bool {
+func (t *taking) claim(inode uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
@@ -74,7 +74,7 @@ func (t *Taking) claim(inode uint64) bool {
 }
 
 // release ends a claim. From then on the file may change.
-func (t *Taking) release(inode uint64) {
+func (t *taking) release(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.captured.add(inode)
@@ -82,7 +82,7 @@ func (t *Taking) release(inode uint64) {
 }
 
 // unclaim ends a claim of what was not captured.
-func (t *Taking) unclaim(inode uint64) {
+func (t *taking) unclaim(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unclaimLocked(inode)
@@ -91,7 +91,7 @@ func (t *Taking) unclaim(inode uint64) {
 // unclaimLocked wakes who waits for a claim.
 //
 // +checklocks:t.mu
-func (t *Taking) unclaimLocked(inode uint64) {
+func (t *taking) unclaimLocked(inode uint64) {
 	if wait := t.claims[inode]; wait != nil {
 		close(wait)
 	}
@@ -99,7 +99,7 @@ func (t *Taking) unclaimLocked(inode uint64) {
 }
 
 // end has nothing more be captured, and waits for what is under way: then the folders can be closed.
-func (t *Taking) end() {
+func (t *taking) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
@@ -110,13 +110,13 @@ func (t *Taking) end() {
 	}
 }
 
-func (t *Taking) made(inode uint64) {
+func (t *taking) made(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.captured.add(inode)
 }
 
-func (t *Taking) moves(file disk.FileID) {
+func (t *taking) moves(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *Taking) moves(file disk.FileID) {
 }
 
 // movedFile returns a file that was moved.
-func (t *Taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
+func (t *taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	file, ok = t.moved[inode]
@@ -134,7 +134,7 @@ func (t *Taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
 }
 
 // before captures a file that is about to change. If that fails, so does the snapshot, and the change is made all the same.
-func (t *Taking) before(file disk.FileID) {
+func (t *taking) before(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
 	if file.IsZero() || !t.claim(inode) {
 		return
@@ -159,9 +159,9 @@ func (t *Taking) before(file disk.FileID) {
 	}
 }
 
-// captureFile captures a file by its FileID. One that is gone is no error: it had no name at the cut. ours is false for a file of another
-// subvolume, whose number may be another file's here. The caller has claimed it.
-func (t *Taking) captureFile(inode uint64, file *disk.FileID) (ours bool, err error) {
+// captureFile captures a file by its FileID. One that is gone is no error: it had no name at the cut. ours is false for a
+// file of another subvolume, whose number may be another file's here. The caller has claimed it.
+func (t *taking) captureFile(inode uint64, file *disk.FileID) (ours bool, err error) {
 	path, err := t.open(file)
 	if errors.Is(err, syscall.ESTALE) {
 		return true, nil
@@ -184,7 +184,7 @@ func (t *Taking) captureFile(inode uint64, file *disk.FileID) (ours bool, err er
 const openWait = 10 * time.Second
 
 // open opens a file with O_PATH.
-func (t *Taking) open(file *disk.FileID) (disk.Descriptor, error) {
+func (t *taking) open(file *disk.FileID) (disk.Descriptor, error) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		path, err := t.files.Open(*file, disk.PathOnly)
 		if !errors.Is(err, syscall.EAGAIN) || time.Since(began) > openWait {
@@ -194,7 +194,7 @@ func (t *Taking) open(file *disk.FileID) (disk.Descriptor, error) {
 }
 
 // capture makes the object of an open file, and the list of names if it is a directory. The caller has claimed it.
-func (t *Taking) capture(inode uint64, file *disk.FileID, path int, st *tree.Statx) error {
+func (t *taking) capture(inode uint64, file *disk.FileID, path int, st *tree.Statx) error {
 	if st.IsDir() {
 		if err := t.captureNames(inode, file, path); err != nil {
 			return err
@@ -205,7 +205,7 @@ func (t *Taking) capture(inode uint64, file *disk.FileID, path int, st *tree.Sta
 
 // clone makes a file of the snapshot. A device needs a right that podnas may not have: then the snapshot lacks it, as
 // a copy would.
-func (t *Taking) clone(dir *os.File, name string, path int, st *tree.Statx) error {
+func (t *taking) clone(dir *os.File, name string, path int, st *tree.Statx) error {
 	err := tree.Clone(dir, name, path, st)
 	if st.IsDevice() && errors.Is(err, syscall.EPERM) {
 		return nil
@@ -213,7 +213,7 @@ func (t *Taking) clone(dir *os.File, name string, path int, st *tree.Statx) erro
 	return err
 }
 
-func (t *Taking) captureNames(inode uint64, file *disk.FileID, path int) (err error) {
+func (t *taking) captureNames(inode uint64, file *disk.FileID, path int) (err error) {
 	dir, err := disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOATIME)
 	if errors.Is(err, syscall.EPERM) {
 		dir, err = disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY)

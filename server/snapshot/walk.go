@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/disk"
@@ -25,11 +24,15 @@ type Progress struct {
 	Bytes atomic.Int64 // that regular files take on the disk
 }
 
-// ErrBusy means that a snapshot of the volume is being taken.
-var ErrBusy = errors.New("a snapshot of the volume is being taken")
+// ErrBusy means that a snapshot of the volume is being taken, or somebody holds it.
+var ErrBusy = errors.New("a snapshot of the volume is being taken, or it is being restored")
 
-// Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says. When it returns nil, all of
-// it is on the disk. The volume must not end before. The error is ErrBusy if there is one already, ErrNoCut, or context.Cause of ctx.
+// pausePart has the walk work for four fifths of the time: until it ends, the first change of each file takes longer.
+const pausePart = 4
+
+// Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says. When
+// it returns nil, all of it is on the disk. The volume must not end before. The error is ErrBusy if one is being taken
+// already, ErrNoCut, or context.Cause of ctx.
 func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, p *Progress) error {
 	if !v.busy.CompareAndSwap(false, true) {
 		return ErrBusy
@@ -37,7 +40,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 	defer v.busy.Store(false)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	t := &Taking{
+	t := &taking{
 		files: files, work: work, failed: fail,
 		captured: marks{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
 	}
@@ -55,7 +58,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 		return err
 	}
 	p.Cut.Store(at.UnixNano())
-	w := walk{Taking: t, ctx: ctx, progress: p}
+	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}}
 	err = w.run()
 	v.taking.Store(nil)
 	if err == nil {
@@ -71,7 +74,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 }
 
 // begin makes the folders of the work.
-func (t *Taking) begin() (err error) {
+func (t *taking) begin() (err error) {
 	for _, dir := range []string{objectsDir, namesDir} {
 		if err := t.work.Mkdir(dir, 0o700); err != nil {
 			return err
@@ -88,11 +91,11 @@ func (t *Taking) begin() (err error) {
 // an object. Then it puts them into each other, from the last one to the first. So it needs few descriptors at any
 // depth, and no directory is changed after it is in its place.
 type walk struct {
-	*Taking
+	*taking
 	ctx      context.Context // of Take, which waits for the walk
 	progress *Progress
 	dirs     []place // in the order in which they were found; the first is the root
-	pace     pace
+	pacer    tree.Pacer
 }
 
 // place is where a directory of the snapshot belongs.
@@ -162,7 +165,7 @@ func (w *walk) fill(inode uint64) error {
 				return fmt.Errorf("%q: %w", e.name, err)
 			}
 			w.progress.Files.Add(1)
-			if err := w.pace.after(w.ctx); err != nil {
+			if err := w.pacer.Pause(w.ctx); err != nil {
 				return err
 			}
 		}
@@ -204,8 +207,8 @@ func (w *walk) entry(above uint64, live int, into *os.File, e *entry) error {
 // errBehind means that the disk was changed by others than podnas.
 var errBehind = errors.New("it was moved or removed on the disk itself while the snapshot was taken; try again")
 
-// fromLive clones what has not changed since the cut: into its directory, or, if it is a directory or has several names, as an object.
-// The caller has claimed it.
+// fromLive clones what has not changed since the cut: into its directory, or, if it is a directory or has several names,
+// as an object. The caller has claimed it.
 func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error) {
 	file, st, err := w.find(live, e)
 	if err != nil {
@@ -219,7 +222,7 @@ func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error
 			return false, err
 		}
 		return false, w.capture(e.inode, &id, file.FD(), &st)
-	case st.Nlink > 1 && !st.IsDir(): // it is another disk's, that is mounted here: an empty directory stands for it
+	case st.Nlink > 1 && !st.IsDir(): // a directory is the root of another disk here: an empty one stands for it
 		return false, w.capture(e.inode, nil, file.FD(), &st)
 	case st.IsRegular():
 		w.progress.Bytes.Add(int64(min(st.Size, st.Blocks*512)))
@@ -266,7 +269,7 @@ func (w *walk) join() error {
 				if err := tree.MoveDir(w.objects, strconv.FormatUint(p.inode, 10), into, p.name); err != nil {
 					return fmt.Errorf("%q: %w", p.name, err)
 				}
-				if err := w.pace.after(w.ctx); err != nil {
+				if err := w.pacer.Pause(w.ctx); err != nil {
 					return err
 				}
 			}
@@ -293,7 +296,7 @@ func (w *walk) sweep() error {
 			if err := w.work.Remove(objectsDir + "/" + name); err != nil {
 				return err
 			}
-			if err := w.pace.after(w.ctx); err != nil {
+			if err := w.pacer.Pause(w.ctx); err != nil {
 				return err
 			}
 		}
@@ -317,30 +320,4 @@ func (w *walk) pathOf(dir int) string {
 		at = path.Join(p.name, at)
 	}
 	return "/" + at
-}
-
-// pace leaves the disk to others: it works for a time, then pauses for a part of that.
-type pace struct{ since time.Time }
-
-const (
-	paceWork = 5 * time.Millisecond
-	paceRest = 4 // a pause is that part of the work
-)
-
-// after is called after each step. Its error is that of ctx.
-func (p *pace) after(ctx context.Context) error {
-	if p.since.IsZero() {
-		p.since = time.Now()
-	}
-	worked := time.Since(p.since)
-	if worked < paceWork {
-		return context.Cause(ctx)
-	}
-	p.since = time.Time{}
-	select {
-	case <-time.After(worked / paceRest):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
