@@ -504,6 +504,7 @@ func TestNoCutBeforeHeld(t *testing.T) {
 		select {
 		case err := <-taken:
 			t.Errorf("a snapshot was taken within a change: %v", err)
+			taken <- err
 		case <-time.After(500 * time.Millisecond):
 		}
 		if p.Cut.Load() != 0 {
