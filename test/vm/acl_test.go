@@ -3,9 +3,15 @@
 package vm_test
 
 import (
-	"os/exec"
+	"errors"
+	"fmt"
+	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // aclPrograms are commands that set, read, inherit and copy POSIX ACLs. Each runs in a folder with the file data and the folder
@@ -65,11 +71,41 @@ func sameACLs(t *testing.T, program string, p places) {
 // aclsBelow describes all files in a folder with their modes and ACLs.
 func aclsBelow(t *testing.T, folder string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-ec", "find . | sort | xargs getfacl -n -P; find . | sort | xargs stat -c '%n %A %u %g'")
-	cmd.Dir = folder
-	out, err := cmd.CombinedOutput()
+	var b strings.Builder
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %o %d:%d\n", strings.TrimPrefix(path, folder), st.Mode, st.Uid, st.Gid)
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return nil
+		}
+		for _, name := range []string{"system.posix_acl_access", "system.posix_acl_default"} {
+			value := make([]byte, 4096)
+			switch n, err := unix.Getxattr(path, name, value); {
+			case err == nil:
+				fmt.Fprintf(&b, "  %s %v\n", name, aclEntries(value[:n]))
+			case !errors.Is(err, unix.ENODATA):
+				return fmt.Errorf("%s of %s: %w", name, path, err)
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		t.Errorf("getfacl in %s: %v\n%s", folder, err, out)
+		t.Error(err)
 	}
-	return string(out)
+	return b.String()
+}
+
+// aclEntries are tag, permissions and number of each entry, as acl(5) of Linux has them in an extended attribute, behind its version.
+func aclEntries(value []byte) []string {
+	var entries []string
+	for entry := range slices.Chunk(value[min(4, len(value)):], 8) {
+		entries = append(entries, fmt.Sprintf("%x", entry))
+	}
+	return entries
 }
