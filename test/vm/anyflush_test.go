@@ -73,7 +73,7 @@ func TestCutAtAnyFlush(t *testing.T) {
 	if marks != len(l.acks) || flushes < 50 {
 		t.Fatal("the log lacks some")
 	}
-	random := rand.New(rand.NewPCG(chaosSeed(t), 0))
+	random := rand.New(rand.NewPCG(seedOf(t), 0))
 	random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	points = points[:min(cuts, len(points))]
 	slices.Sort(points)

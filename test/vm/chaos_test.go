@@ -100,7 +100,7 @@ type chaos struct {
 
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
-	c := &chaos{t: t, seed: chaosSeed(t), limit: 75 * time.Second, lastOK: map[int]time.Duration{}}
+	c := &chaos{t: t, seed: seedOf(t), limit: 75 * time.Second, lastOK: map[int]time.Duration{}}
 	if s := os.Getenv("CHAOS"); s != "" {
 		var err error
 		if c.limit, err = time.ParseDuration(s); err != nil {
@@ -111,8 +111,8 @@ func newChaos(t *testing.T) *chaos {
 	return c
 }
 
-// chaosSeed is SEED, or one that is drawn and logged.
-func chaosSeed(t *testing.T) uint64 {
+// seedOf is SEED of the environment, or one that is drawn and logged.
+func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
 	if s := os.Getenv("SEED"); s != "" {

@@ -4,6 +4,7 @@ package vm_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,7 +26,8 @@ type exerciser struct {
 	want  []byte
 	steps []string // the latest, to be told when something is wrong
 
-	ranges bool // also what only version 4.2 has: rangesrandom_test.go
+	beside *beside // also what only version 4.2 has: rangesrandom_test.go
+	direct bool    // with O_DIRECT, and without mappings
 }
 
 func (x *exerciser) logf(format string, args ...any) {
@@ -35,8 +37,12 @@ func (x *exerciser) logf(format string, args ...any) {
 
 // run opens the file, does n things and closes it.
 func (x *exerciser) run(name string, n int) error {
-	x.logf("open")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	flags := os.O_RDWR | os.O_CREATE
+	if x.direct {
+		flags |= unix.O_DIRECT
+	}
+	x.logf("open, O_DIRECT %v", x.direct)
+	f, err := os.OpenFile(name, flags, 0o644)
 	if err != nil {
 		return err
 	}
@@ -56,10 +62,10 @@ func (x *exerciser) run(name string, n int) error {
 func (x *exerciser) step(f *os.File) error {
 	at := x.rng.IntN(fileMax)
 	n := 1 + x.rng.IntN(min(fileMax-at, 1<<x.rng.IntN(17)))
-	if x.ranges && x.rng.IntN(2) == 0 {
+	if x.beside != nil && x.rng.IntN(2) == 0 {
 		return x.stepOfRanges(f, at, n)
 	}
-	switch x.rng.IntN(10) {
+	switch x.rng.IntN(11) {
 	case 0, 1, 2:
 		x.logf("write %d at %d", n, at)
 		b := make([]byte, n)
@@ -78,7 +84,7 @@ func (x *exerciser) step(f *os.File) error {
 		x.logf("fsync")
 		return f.Sync()
 	case 5:
-		if at+n > len(x.want) {
+		if at+n > len(x.want) || x.direct {
 			return nil
 		}
 		x.logf("mapped write %d at %d", n, at)
@@ -97,6 +103,16 @@ func (x *exerciser) step(f *os.File) error {
 			return err
 		}
 		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	case 7:
+		if at+n > len(x.want) || x.direct {
+			return nil
+		}
+		x.logf("mapped read %d at %d", n, at)
+		m, err := unix.Mmap(int(f.Fd()), 0, at+n, unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			return err
+		}
+		return errors.Join(differs(m[at:], x.want[at:at+n], at), unix.Munmap(m))
 	}
 	if at >= len(x.want) {
 		return nil
@@ -106,9 +122,10 @@ func (x *exerciser) step(f *os.File) error {
 	return x.verify(f, at, n)
 }
 
-func (x *exerciser) resize(n int) {
-	old := len(x.want)
-	x.want = append(x.want[:min(n, old)], make([]byte, max(0, n-old))...)
+func (x *exerciser) resize(n int) { x.want = resized(x.want, n) }
+
+func resized(b []byte, n int) []byte {
+	return append(b[:min(n, len(b))], make([]byte, max(0, n-len(b)))...)
 }
 
 func (x *exerciser) verify(f *os.File, at, n int) error {
@@ -116,13 +133,21 @@ func (x *exerciser) verify(f *os.File, at, n int) error {
 	if _, err := f.ReadAt(b, int64(at)); err != nil {
 		return err
 	}
-	for i := range b {
-		if b[i] != x.want[at+i] {
-			return fmt.Errorf("byte %d is %#x, %#x was written", at+i, b[i], x.want[at+i])
-		}
+	if err := differs(b, x.want[at:at+n], at); err != nil {
+		return err
 	}
 	if st, err := f.Stat(); err != nil || st.Size() != int64(len(x.want)) {
 		return fmt.Errorf("the size is %d, want %d (%v)", st.Size(), len(x.want), err)
+	}
+	return nil
+}
+
+// differs says where what is at an offset is not what it should be.
+func differs(got, want []byte, at int) error {
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("byte %d is %#x, %#x was written", at+i, got[i], want[i])
+		}
 	}
 	return nil
 }

@@ -9,15 +9,37 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// stepOfRanges gives blocks to a range of the file, takes some away, copies or shares some within the file, or looks
-// for them.
+// beside is another file of an exerciser, that ranges are copied from and to.
+type beside struct {
+	f    *os.File
+	want []byte
+}
+
+// runBoth is run of one of two files, with the other beside it. Which is which changes now and then.
+func (x *exerciser) runBoth(dir string, names *[2]string, n int) (err error) {
+	if x.rng.IntN(4) == 0 {
+		names[0], names[1] = names[1], names[0]
+		x.want, x.beside.want = x.beside.want, x.want
+	}
+	x.direct = x.rng.IntN(4) == 0
+	x.logf("files %q in %s", *names, dir)
+	if x.beside.f, err = os.OpenFile(filepath.Join(dir, names[1]), os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return err
+	}
+	err = x.run(filepath.Join(dir, names[0]), n)
+	return errors.Join(err, x.beside.f.Close())
+}
+
+// stepOfRanges gives blocks to a range of the file, takes some away, copies or shares some within the file, or with the
+// one beside it, or looks for them.
 func (x *exerciser) stepOfRanges(f *os.File, at, n int) error {
 	fd, to := int(f.Fd()), x.rng.IntN(fileMax)
-	switch x.rng.IntN(6) {
+	switch x.rng.IntN(8) {
 	case 0:
 		x.logf("allocate %d at %d", n, at)
 		x.resize(max(len(x.want), at+n))
@@ -37,40 +59,81 @@ func (x *exerciser) stepOfRanges(f *os.File, at, n int) error {
 		}
 		clear(x.want[min(at, len(x.want)):min(at+n, len(x.want))])
 		return err
-	case 3:
-		n = min(n, len(x.want)-at)
-		if n <= 0 || at < to+n && to < at+n {
-			return nil
+	case 3, 4, 5, 6:
+		from, into := &end{f, &x.want}, &end{f, &x.want}
+		switch x.rng.IntN(3) {
+		case 1:
+			from = &end{x.beside.f, &x.beside.want}
+		case 2:
+			into = &end{x.beside.f, &x.beside.want}
 		}
-		x.logf("copy %d at %d to %d", n, at, to)
-		for in, out, end := int64(at), int64(to), int64(at+n); in < end; {
-			if done, err := unix.CopyFileRange(fd, &in, fd, &out, int(end-in), 0); done == 0 || err != nil {
-				return fmt.Errorf("copy_file_range: %d, %w", done, err)
-			}
+		if x.rng.IntN(2) == 0 {
+			return x.copyRange(from, into, at, to, n)
 		}
-		x.copied(at, to, n)
-		return nil
-	case 4:
-		const block = 4096
-		at, to, n = at&^(block-1), to&^(block-1), (n+block-1)&^(block-1)
-		if at+n > len(x.want) || at < to+n && to < at+n {
-			return nil
-		}
-		x.logf("clone %d at %d to %d", n, at, to)
-		err := unix.IoctlFileCloneRange(fd, &unix.FileCloneRange{Src_fd: int64(fd), Src_offset: uint64(at), Src_length: uint64(n), Dest_offset: uint64(to)})
-		if errors.Is(err, unix.EOPNOTSUPP) { // an ext4
-			return nil
-		}
-		x.copied(at, to, n)
-		return err
+		return x.cloneRange(from, into, at, to, n)
 	}
 	return x.findsData(f, at)
 }
 
-// copied is what a copy within the file makes of it.
-func (x *exerciser) copied(at, to, n int) {
-	x.resize(max(len(x.want), to+n))
-	copy(x.want[to:to+n], x.want[at:at+n])
+// end is a file of a copy, and what must be in it.
+type end struct {
+	f    *os.File
+	want *[]byte
+}
+
+func (x *exerciser) copyRange(from, into *end, at, to, n int) error {
+	n = min(n, len(*from.want)-at)
+	if n <= 0 || from.f == into.f && at < to+n && to < at+n {
+		return nil
+	}
+	x.logf("copy %d at %d of %s to %d of %s", n, at, from.f.Name(), to, into.f.Name())
+	// Linux sends COPY when it has written what of the range is in memory. Before a hole that is in memory alone, the server
+	// knows no such range yet, and the call returns 0.
+	if err := from.f.Sync(); err != nil {
+		return err
+	}
+	for in, out, last := int64(at), int64(to), int64(at+n); in < last; {
+		if done, err := unix.CopyFileRange(int(from.f.Fd()), &in, int(into.f.Fd()), &out, int(last-in), 0); done == 0 || err != nil {
+			return fmt.Errorf("copy_file_range: %d, %w", done, err)
+		}
+	}
+	copied(from, into, at, to, n)
+	return nil
+}
+
+// cloneRange shares whole blocks, or all to the end of the file where the other does not go on after that.
+func (x *exerciser) cloneRange(from, into *end, at, to, n int) error {
+	const block = 4096
+	at, to, n = at&^(block-1), to&^(block-1), (n+block-1)&^(block-1)
+	size := len(*from.want)
+	if at+n > size {
+		n = size - at
+		if to+n < len(*into.want) {
+			n &^= block - 1
+		}
+	}
+	if n <= 0 || from.f == into.f && at < to+n && to < at+n {
+		return nil
+	}
+	length := n
+	if at+n == size && x.rng.IntN(2) == 0 {
+		length = 0 // which is to the end
+	}
+	x.logf("clone %d (length %d) at %d of %s to %d of %s", n, length, at, from.f.Name(), to, into.f.Name())
+	err := unix.IoctlFileCloneRange(int(into.f.Fd()), &unix.FileCloneRange{
+		Src_fd: int64(from.f.Fd()), Src_offset: uint64(at), Src_length: uint64(length), Dest_offset: uint64(to),
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) { // an ext4
+		return nil
+	}
+	copied(from, into, at, to, n)
+	return err
+}
+
+// copied is what a copy makes of the file.
+func copied(from, into *end, at, to, n int) {
+	*into.want = resized(*into.want, max(len(*into.want), to+n))
+	copy((*into.want)[to:to+n], (*from.want)[at:at+n])
 }
 
 // findsData checks that there are zeros alone where lseek(2) finds no data.
@@ -91,15 +154,24 @@ func (x *exerciser) findsData(f *os.File, at int) error {
 	return nil
 }
 
-// TestTwoMounts42 is TestTwoMounts with all that version 4.2 does with ranges, on each file system, as fsx does it. What
-// is on the disk is compared, too.
+// TestTwoMounts42 has two mounts take turns with two files, as fsx does with one: all that TestTwoMounts does, with and
+// without O_DIRECT, and all that version 4.2 does with ranges, on each file system. After each turn the disk has what was
+// written, too. FSX is for how long, as 1h; SEED draws the same steps again.
 func TestTwoMounts42(t *testing.T) {
 	nativeOnly(t, "go-nfs serves version 3 alone")
-	turns := 60
+	turns, long := 200, time.Duration(0)
 	if short() {
 		turns = 20
 	}
-	for _, disk := range []string{"XFS", "btrfs", "ext4"} {
+	if s := os.Getenv("FSX"); s != "" {
+		var err error
+		if long, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("FSX: %v", err)
+		}
+	}
+	seed := seedOf(t)
+	disks := []string{"XFS", "btrfs", "ext4"}
+	for _, disk := range disks {
 		t.Run(disk, func(t *testing.T) {
 			var s settings
 			if disk != "XFS" {
@@ -110,16 +182,20 @@ func TestTwoMounts42(t *testing.T) {
 			a.start()
 			pv := a.volume("two", "64Mi")
 			mounts := []string{mountWith(t, pv, version42Options()), mountWith(t, pv, append(version42Options(), "nosharecache", "rsize=4096", "wsize=8192"))}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			x := &exerciser{rng: rand.New(rand.NewPCG(seed, 0)), ranges: true}
-			for turn := range turns {
-				x.logf("mount %d", turn%2)
-				if err := x.run(filepath.Join(mounts[turn%2], "f"), 25); err != nil {
+			x := &exerciser{rng: rand.New(rand.NewPCG(seed, 0)), beside: &beside{}}
+			names := [2]string{"f", "g"}
+			turn, began := 0, time.Now()
+			for ; turn < turns || time.Since(began) < long/time.Duration(len(disks)); turn++ {
+				if err := x.runBoth(mounts[turn%2], &names, 25); err != nil {
 					t.Fatalf("turn %d: %v", turn, err)
 				}
-				holds(t, filepath.Join(a.dir(pv), "f"), x.want)
+				holds(t, filepath.Join(a.dir(pv), names[0]), x.want)
+				holds(t, filepath.Join(a.dir(pv), names[1]), x.beside.want)
+				if t.Failed() {
+					t.Fatalf("turn %d; the latest steps: %q", turn, x.steps)
+				}
 			}
+			t.Logf("%d turns of 25 steps", turn)
 		})
 	}
 }

@@ -16,6 +16,7 @@
 #   RUN=REGEX    only the tests that match, as go test -run takes it
 #   KILLS=N      how often TestKillUnderLocks kills the server
 #   CHAOS=TIME   how long TestChaos goes on: 1h, 10m; SEED=N draws the faults of that seed
+#   FSX=TIME     how long TestTwoMounts42 goes on, a third of it on each file system: 1h; SEED=N draws the same steps
 #   CUTS=N       how many cuts TestCutAtAnyFlush tries, which SEED=N draws, too
 #   GUESTS=TIME  how long TestTwoGuests appends: 5m; it also cuts a guest off for longer than a lease then
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
@@ -45,15 +46,17 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 }
 alone='TestThroughService|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
 limit=7260 # seconds
-case ${CHAOS:-} in
-*[0-9]h) limit=$((limit + 5400 * ${CHAOS%h})) ;; # with the time that it takes to check
-*[0-9]m) limit=$((limit + 90 * ${CHAOS%m})) ;;
-'' | *[0-9]s) ;;
-*)
-	echo "test/vm/run.sh: CHAOS is a number of hours, minutes or seconds: 1h, 10m, 90s" >&2
-	exit 2
-	;;
-esac
+for duration in "${CHAOS:-}" "${FSX:-}"; do
+	case $duration in
+	*[0-9]h) limit=$((limit + 5400 * ${duration%h})) ;; # with the time that it takes to check
+	*[0-9]m) limit=$((limit + 90 * ${duration%m})) ;;
+	'' | *[0-9]s) ;;
+	*)
+		echo "test/vm/run.sh: CHAOS and FSX are numbers of hours, minutes or seconds: 1h, 10m, 90s" >&2
+		exit 2
+		;;
+	esac
+done
 if [ -n "${SHORT:-}" ]; then
 	limit=2460
 	CHAOS=${CHAOS:-40s} CUTS=${CUTS:-5}
@@ -76,7 +79,7 @@ native() {
 	suite native "$guest3" -run "$tree" ./internal/tree || status=1
 }
 native4() {
-	local guest="$guest4 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
+	local guest="$guest4 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${FSX:+-e FSX=$FSX} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite "native, NFS $nfs4" "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	[ -n "${SHORT:-}" ] || disks4
 }
