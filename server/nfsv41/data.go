@@ -154,6 +154,9 @@ func (c *compound) write() (result, error) {
 		return nil, err
 	}
 	c.on.wrote = true
+	if c.cur.file == nil && w.After.Known {
+		c.cur.file, f.Attr = f, w.After.Attr // a GETATTR that follows need not open it again
+	}
 	if args.Stable != nfs4.Unstable {
 		if err := c.Sync(f, args.Stable == nfs4.DataSync); err != nil {
 			return nil, err
