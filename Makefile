@@ -68,7 +68,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 		printf '#include <pthread.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - || \
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
 		beside=$$(mktemp); trap 'rm -f "$$beside"' EXIT; \
-		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights' ./server ./server/nfsv3 ./server/nfsv41/...; } >"$$beside" 2>&1 & \
+		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights|TestLargeFile|TestOCIArchive|TestDockerArchive|TestReproducible|TestAddedFiles|TestBadArguments|TestPackages|TestPackagesMissing|TestSBOM|TestPurl' ./server ./server/nfsv3 ./server/nfsv41/... ./provisioner/standalone ./deploy/image; } >"$$beside" 2>&1 & \
 	fi; \
 	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/inode ./... || status=1; \
 	{ set +x; } 2>/dev/null; \

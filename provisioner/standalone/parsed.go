@@ -111,8 +111,11 @@ func read(name string) ([]byte, fs.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, errIrregular
 	}
-	data, err := io.ReadAll(io.LimitReader(f, fileMax+1))
-	if err == nil && len(data) > fileMax {
+	var data []byte
+	if info.Size() <= fileMax {
+		data, err = io.ReadAll(io.LimitReader(f, fileMax+1))
+	}
+	if err == nil && max(info.Size(), int64(len(data))) > fileMax {
 		err = fmt.Errorf("larger than %s: split it into several files", volume.FormatSize(fileMax))
 	}
 	return data, info, err
