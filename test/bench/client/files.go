@@ -140,31 +140,41 @@ func extract(tree []treeFile, to string) error {
 func untar(t *turn, tree []treeFile) (r result, err error) {
 	to := fmt.Sprintf("untar-%s-%d", t.version, t.round)
 	begun := time.Now()
-	err = extract(tree, filepath.Join(t.at, to))
+	err = errors.Join(extract(tree, filepath.Join(t.at, to)), writtenBack(t.at))
 	r = result{done: len(tree), took: time.Since(begun)}
 	for _, f := range tree {
 		if err != nil {
 			break
 		}
 		if f.Typeflag == tar.TypeReg {
-			err = same(f, filepath.Join(t.local, to, f.Name))
+			err = same(f, filepath.Join(t.local, to, f.Name), filepath.Join(t.at, to, f.Name))
 		}
 	}
 	return r, err
 }
 
-// same holds a file on the disk against what it was extracted from.
-func same(f treeFile, name string) error {
-	data, err := os.ReadFile(name)
+// writtenBack has the client write what it still holds: with a delegation, which the kernel's server gives, closing a file
+// does not.
+func writtenBack(at string) error {
+	dir, err := os.Open(at)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(name)
+	return errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close())
+}
+
+// same holds a file on the disk against what it was extracted from. Its time may be with the client alone, which has a delegation.
+func same(f treeFile, onDisk, onMount string) error {
+	data, err := os.ReadFile(onDisk)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(onMount)
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(data, f.data) || !info.ModTime().Equal(f.ModTime) {
-		return fmt.Errorf("%s on the disk is not as in the tar", name)
+		return fmt.Errorf("%s is not as in the tar", onDisk)
 	}
 	return nil
 }
