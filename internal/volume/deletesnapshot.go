@@ -125,7 +125,7 @@ func (s *Store) isKnownLocked(id uint64) bool {
 
 // removeSnapshotRecord removes the record, if there is one, and the catalogue.
 func (s *Store) removeSnapshotRecord(r *snapshotRecord) error {
-	if err := s.root.Remove(r.catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.root.Remove(r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := s.root.Remove(r.file()); err != nil {

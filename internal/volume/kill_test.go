@@ -353,7 +353,7 @@ func scenes() []scene {
 				t.Fatalf("%+v, %v", a, err)
 			}
 			isKept(t, filepath.Join(root, a.tree()))
-			if _, err := os.Lstat(filepath.Join(root, a.catalogue())); err != nil {
+			if _, err := os.Lstat(filepath.Join(root, a.Catalogue())); err != nil {
 				t.Error(err)
 			}
 		}},

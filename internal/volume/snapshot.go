@@ -161,8 +161,8 @@ func snapshotsOf(id uint64) string { return path.Join(snapshotsDir, fmt.Sprintf(
 // file is the path of the record.
 func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".json") }
 
-// catalogue is the path of the catalogue.
-func (r *Snapshot) catalogue() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".catalogue") }
+// Catalogue is the path of its catalogue, below the root of the disk. There may be none.
+func (r *Snapshot) Catalogue() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".catalogue") }
 
 // tree is the path of the files.
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }

@@ -239,7 +239,7 @@ func TestSnapshots(t *testing.T) {
 		third := mustSnapshot(t, s, "v", "third")
 		c.foundLast(t, byDate, root)
 		mustDo(t, s.DeleteSnapshot(t.Context(), "v", third.Name))
-		if _, err := os.Lstat(filepath.Join(root, third.catalogue())); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(root, third.Catalogue())); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the catalogue of a deleted snapshot: %v", err)
 		}
 		isKept(t, filepath.Join(root, first.tree()))

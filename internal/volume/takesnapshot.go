@@ -262,7 +262,7 @@ func (s *Store) lastSnapshot(id uint64) *EarlierSnapshot {
 		return nil
 	}
 	return &EarlierSnapshot{
-		Tree: filepath.Join(s.root.Name(), last.tree()), Catalogue: filepath.Join(s.root.Name(), last.catalogue()), Cut: last.Created,
+		Tree: filepath.Join(s.root.Name(), last.tree()), Catalogue: filepath.Join(s.root.Name(), last.Catalogue()), Cut: last.Created,
 	}
 }
 
@@ -303,7 +303,7 @@ func (s *Store) commitSnapshot(r *snapshotRecord) error {
 	}
 	s.step("snapshot's record is written")
 	work := path.Join(snapshotsOf(r.VolumeID), snapshotWork)
-	if err := s.rename(path.Join(work, snapshotCatalogue), r.catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.rename(path.Join(work, snapshotCatalogue), r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	s.step("snapshot's catalogue is in its place")
