@@ -13,7 +13,7 @@ import (
 	"github.com/podnas/podnas/provisioner/control"
 )
 
-const snapshotLong = `Take, list, delete and restore snapshots of volumes.
+const snapshotLong = `Take, list, compare, delete and restore snapshots of volumes.
 
 A snapshot has all files of a volume as they were at one moment, between two calls of its clients. Clients
 find it in .snapshots/NAME at the root of the volume, where nobody can change it, and which ls and find
@@ -39,6 +39,9 @@ const snapshotExamples = `  # Before an upgrade
   # One file is needed again: on any machine that has the volume mounted
   cp -a /mnt/data/.snapshots/before-upgrade/app.conf /mnt/data/
 
+  # What has changed since
+  podnas snapshot diff data before-upgrade
+
   # All of it, as a new volume
   podnas volume copy data data-before --snapshot before-upgrade | kubectl apply -f -`
 
@@ -63,7 +66,7 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "snapshot",
 		Aliases: []string{"snapshots", "snap"},
-		Short:   "Take, list, delete and restore snapshots of volumes",
+		Short:   "Take, list, compare, delete and restore snapshots of volumes",
 		Long:    snapshotLong + snapshotExitHelp,
 		Example: snapshotExamples,
 	})
@@ -77,6 +80,7 @@ func newSnapshotCommand() *cobra.Command {
 		{newSnapshotShowCommand(&cfg), cfg.completeSnapshots(1)},
 		{newSnapshotDeleteCommand(&cfg), cfg.completeSnapshots(-1)},
 		{newSnapshotRestoreCommand(&cfg), cfg.completeSnapshots(1)},
+		{newSnapshotDiffCommand(&cfg), cfg.completeSnapshots(2)},
 	} {
 		sub.command.ValidArgsFunction = sub.complete
 		cmd.AddCommand(sub.command)

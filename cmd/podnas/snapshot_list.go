@@ -183,6 +183,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"Took:", tookOf(&s.Snapshot)},
 		{"Files:", volume.FormatCount(s.Files, "")},
 		{"Bytes:", volume.FormatSize(s.Bytes) + ", mostly shared with the volume"},
+		{"Unchanged:", unchangedText(s.Linked)},
 		{"Size:", volume.FormatSize(s.Size) + ", the volume's limit at that moment"},
 		{"Directory:", directory},
 		{"Clients find it:", clients},
@@ -193,4 +194,12 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		}
 	}
 	return w.Flush()
+}
+
+// unchangedText says how many files the snapshot before has, too.
+func unchangedText(files int64) string {
+	if files == 0 {
+		return ""
+	}
+	return volume.FormatCount(files, "file") + ", which take nothing again: they are those of the snapshot before"
 }

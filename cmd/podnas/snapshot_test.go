@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,12 +49,19 @@ func TestSnapshotCommands(t *testing.T) {
 			{name: "copy of no snapshot", command: "volume copy data copy-3 --snapshot secnd", code: 3, err: `did you mean "second"`},
 			{name: "create of no snapshot", command: "volume create copy-3 --size 1Mi --from data --snapshot secnd", code: 3, err: `did you mean "second"`},
 			{name: "create without a source", command: "volume create copy-3 --size 1Mi --snapshot first", code: 2, err: "--snapshot needs --from"},
+			{name: "no difference", command: "snapshot diff data first second", stdout: "-", stderr: "there are no differences"},
+			{name: "no difference for programs", command: "snapshot diff data first -o json", stdout: "[]", stderr: "-"},
+			{name: "diff of no snapshot", command: "snapshot diff data first secnd", code: 3, err: `did you mean "second"`},
+			{name: "diff of nothing", command: "snapshot diff dta first", code: 3, err: `did you mean "data"`},
+			{name: "diff of one", command: "snapshot diff data", code: 2, err: "A is missing"},
+			{name: "diff as a table alone", command: "snapshot diff data first -o yaml", code: 2, err: "-o table, json"},
 			{name: "delete unasked", command: "snapshot delete data first", code: 2, err: "use --yes"},
 			{name: "delete", command: "snapshot delete data first --yes", stdout: "snapshot first of volume data is deleted: its files are removed in the background\n"},
 			{name: "delete again", command: "snapshot delete data first --yes", code: 3, err: "no such snapshot"},
 			{name: "delete the volume", command: "volume delete data --yes", stdout: "removed in the background; its 2 snapshots are kept, see 'podnas snapshot list data'\n"},
 			{name: "list that of a deleted one", command: "snapshot list", stdout: "data (deleted)   second"},
 			{name: "show that of a deleted one", command: "snapshot show data second", stdout: "data, which is deleted"},
+			{name: "diff of a deleted one", command: "snapshot diff data second", code: 3, err: "no such volume"},
 			{name: "create of a deleted one", command: "snapshot create data", code: 3, err: "no such volume"},
 			{name: "restore", command: "volume copy data data --snapshot second", stdout: "name: data\n"},
 			{name: "delete several", command: "snapshot delete data second none --yes", code: 1, stdout: "second of volume data is deleted", stderr: "snapshot none is not deleted", err: "1 of 2 snapshots are not deleted"},
@@ -66,6 +74,33 @@ func TestSnapshotCommands(t *testing.T) {
 		} {
 			t.Run(s.name, s.run)
 		}
+	})
+}
+
+// What has changed is printed so that terminals and programs take it.
+func TestSnapshotDiff(t *testing.T) {
+	testdisk.XFS(t, func(t *testing.T, root string) {
+		serveDisk(t, root)
+		t.Setenv("PODNAS_ROOT", root)
+		in := func(name string) string { return filepath.Join(root, "data", name) }
+		step{command: "volume create data --size 1Mi", stdout: "name: data\n"}.run(t)
+		for _, name := range []string{"file", "gone"} {
+			if err := os.WriteFile(in(name), []byte("content"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step{command: "snapshot create data a", stdout: "complete"}.run(t)
+		err := errors.Join(os.WriteFile(in("file"), []byte("other"), 0o600), os.Chmod(in("file"), 0o600), os.Remove(in("gone")),
+			os.Mkdir(in("dir"), 0o755), os.WriteFile(in("dir/\x1b[31mred"), nil, 0o644), os.WriteFile(in("dir/\xff"), nil, 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "+ dir/\n+ \"dir/\\x1b[31mred\"\n+ \"dir/\\xff\"\nM file   (content, mode, modified)\n- gone\n"
+		step{command: "snapshot diff data a", stdout: want, stderr: "3 added, 1 removed, 1 changed"}.run(t)
+		step{command: "snapshot create data b", stdout: "complete"}.run(t)
+		step{command: "snapshot diff data a b", stdout: want}.run(t)
+		step{command: "snapshot diff data b a -o json", stdout: `{"kind":"removed","path":"dir/` + "\\ufffd" + `","pathBase64":"ZGlyL/8=","size":0}`, stderr: "-"}.run(t)
+		step{command: "snapshot diff data a -o json", stdout: `{"kind":"changed","path":"file","what":["content","mode","modified"],"size":5},`}.run(t)
 	})
 }
 

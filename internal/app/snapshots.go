@@ -41,7 +41,7 @@ func (e exporter) begin(v volume.Volume) (*exports.Volume, error) {
 }
 
 // TakeSnapshot implements volume.Snapshotter.
-func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.File, p *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
+func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.File, last *volume.EarlierSnapshot, p *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
 	served, err := e.begin(v)
 	if err != nil {
 		return volume.SnapshotTaken{}, err
@@ -53,10 +53,10 @@ func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.Fi
 	}
 	defer root.Close()
 	progress := (*snapshot.Progress)(p)
-	if err := served.Snapshots.Take(ctx, &served.Files, root, progress); err != nil {
+	if err := served.Snapshots.Take(ctx, &served.Files, root, (*snapshot.Earlier)(last), progress); err != nil {
 		return volume.SnapshotTaken{}, err
 	}
-	return volume.SnapshotTaken{Cut: time.Unix(0, p.Cut.Load()), Files: p.Files.Load(), Bytes: p.Bytes.Load()}, nil
+	return volume.SnapshotTaken{Cut: time.Unix(0, p.Cut.Load()), Files: p.Files.Load(), Bytes: p.Bytes.Load(), Linked: p.Linked.Load()}, nil
 }
 
 // ShowSnapshots implements volume.Snapshotter.

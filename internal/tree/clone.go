@@ -35,6 +35,12 @@ func Stat(fd int) (st Statx, err error) {
 	return st, nil
 }
 
+// StatIn returns what there is to know of a name in an open directory, which may be O_PATH. It follows no link.
+func StatIn(dir int, name string) (st Statx, err error) {
+	err = unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st.Statx_t)
+	return st, err
+}
+
 // SyncAll syncs the whole disk that a file is on.
 func SyncAll(f *os.File) error {
 	if err := unix.Syncfs(int(f.Fd())); err != nil {
@@ -172,4 +178,30 @@ func MoveDir(from *os.File, name string, to *os.File, newName string) error {
 		return err
 	}
 	return errors.Join(move(), unix.Chmod(procPath(fd), uint32(st.Mode)&^unix.S_IFMT))
+}
+
+// OpenDirIn opens a directory by its path below another one with O_PATH. It follows no link, and enters no mount.
+func OpenDirIn(dir *os.File, path string) (*os.File, error) {
+	fd, err := openAt(dir, path, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// ErrOther is the error of LinkClone for a file that is not as it should be.
+var ErrOther = errors.New("it is no clone of the file")
+
+// LinkClone gives a clone of a file another name in another directory. st is what Stat says of the file, which has not changed
+// since.
+func LinkClone(from *os.File, name string, to *os.File, newName string, st *Statx) error {
+	have, err := StatIn(int(from.Fd()), name)
+	if err != nil {
+		return err
+	}
+	const ofType = unix.S_IFMT
+	if have.Mode&ofType != st.Mode&ofType || have.Size != st.Size || have.Mtime != st.Mtime {
+		return ErrOther
+	}
+	return unix.Linkat(int(from.Fd()), name, int(to.Fd()), newName, 0)
 }

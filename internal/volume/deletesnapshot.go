@@ -123,8 +123,11 @@ func (s *Store) isKnownLocked(id uint64) bool {
 	return slices.ContainsFunc(s.archived, func(r *record) bool { return r.ID == id })
 }
 
-// removeSnapshotRecord removes the record, if there is one.
+// removeSnapshotRecord removes the record, if there is one, and the catalogue.
 func (s *Store) removeSnapshotRecord(r *snapshotRecord) error {
+	if err := s.root.Remove(r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := s.root.Remove(r.file()); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil

@@ -353,6 +353,9 @@ func scenes() []scene {
 				t.Fatalf("%+v, %v", a, err)
 			}
 			isKept(t, filepath.Join(root, a.tree()))
+			if _, err := os.Lstat(filepath.Join(root, a.Catalogue())); err != nil {
+				t.Error(err)
+			}
 		}},
 		{"restore", func(t *testing.T, s *Store, root string) {
 			makeVolume(small)(t, s, root)

@@ -16,15 +16,17 @@ import (
 // A snapshot is the tree of a volume's files as they were at one moment. It depends on nothing: its volume and other
 // snapshots can be deleted in any order, and a deleted volume keeps its snapshots.
 //
-//	snapshots/<volume id>/<name>.json   its record
-//	snapshots/<volume id>/ready/<name>  its files
-//	snapshots/<volume id>/making/       where one is being taken; nothing in it counts
+//	snapshots/<volume id>/<name>.json       its record
+//	snapshots/<volume id>/<name>.catalogue  of which files of the volume it was made, for the next one; it may be missing
+//	snapshots/<volume id>/ready/<name>      its files
+//	snapshots/<volume id>/making/           where one is being taken; nothing in it counts
 //
 // The steps, and what the next Open makes of a crash after each:
 //
-//	create:  making/tree -> record -> making/tree moved to ready/   a record without files and making/ are removed
-//	delete:  files moved to trash/ -> record removed -> answer      a record without files is removed
-//	         -> (in the background) files removed                   the trash is emptied
+//	create:  making/tree, making/catalogue -> record                a record without files and making/ are removed
+//	         -> catalogue moved -> making/tree moved to ready/
+//	delete:  files moved to trash/ -> catalogue, record removed     a record without files is removed
+//	         -> answer -> (in the background) files removed         the trash is emptied
 //
 // Files in ready/ without a record may be all that is left of a snapshot. They are a finding of Check, and nothing
 // removes them.
@@ -35,6 +37,8 @@ const (
 	snapshotWork  = "making"
 	// snapshotTree is what Snapshotter.TakeSnapshot makes in work.
 	snapshotTree = "tree"
+	// snapshotCatalogue is the other thing that it makes there.
+	snapshotCatalogue = "catalogue"
 	// snapshotNameMax limits a snapshot's name, in bytes. Labels of Kubernetes have the same limit.
 	snapshotNameMax = 63
 )
@@ -53,9 +57,10 @@ type Snapshotter interface {
 	// CheckSnapshots returns nil, or why an exported volume can have no snapshots: a sentence for people that says what to do.
 	CheckSnapshots(v Volume) error
 	// TakeSnapshot makes a directory "tree" in the directory work, with all files of an exported volume as they are at one
-	// moment between two calls of clients. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
+	// moment between two calls of clients, and perhaps a file "catalogue". Files that have not changed since may be those of
+	// the earlier snapshot, if last is not nil. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
 	// ctx's if ctx has ended, what is in work is worth nothing.
-	TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *SnapshotProgress) (SnapshotTaken, error)
+	TakeSnapshot(ctx context.Context, v Volume, work *os.File, last *EarlierSnapshot, p *SnapshotProgress) (SnapshotTaken, error)
 	// ShowSnapshots has clients of an exported volume see the directories in dir as .snapshots/NAME, until Unexport. It may
 	// be called again.
 	ShowSnapshots(v Volume, dir string) error
@@ -71,12 +76,21 @@ type Snapshotter interface {
 type SnapshotProgress struct {
 	Cut          atomic.Int64 // the moment of the snapshot in Unix nanoseconds; 0: not yet
 	Files, Bytes atomic.Int64
+	Linked       atomic.Int64
+}
+
+// EarlierSnapshot is a complete snapshot of a volume. It may be removed at any time.
+type EarlierSnapshot struct {
+	Tree      string // the path of its files
+	Catalogue string // the path of its catalogue, which may be missing
+	Cut       time.Time
 }
 
 // SnapshotTaken is what TakeSnapshot has made.
 type SnapshotTaken struct {
 	Cut          time.Time // the moment of the snapshot
 	Files, Bytes int64     // entries of any type, and the blocks that their content takes
+	Linked       int64     // files that are also those of the earlier snapshot
 }
 
 // Snapshot is a snapshot's record.
@@ -97,6 +111,8 @@ type Snapshot struct {
 	// Files is the number of entries of any type, and Bytes what their content takes, if nothing shares its blocks.
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
+	// Linked is how many of the files are those of the snapshot before, as they had not changed.
+	Linked int64 `json:"linked,omitempty"`
 	// Manifest is the volume's.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
@@ -144,6 +160,9 @@ func snapshotsOf(id uint64) string { return path.Join(snapshotsDir, fmt.Sprintf(
 
 // file is the path of the record.
 func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".json") }
+
+// Catalogue is the path of its catalogue, below the root of the disk. There may be none.
+func (r *Snapshot) Catalogue() string { return path.Join(snapshotsOf(r.VolumeID), r.Name+".catalogue") }
 
 // tree is the path of the files.
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }

@@ -31,11 +31,18 @@ type copier struct {
 
 	mu    sync.Mutex
 	shown map[string]string // directories by the names of volumes
+	last  *EarlierSnapshot  // of the latest TakeSnapshot
 }
 
 func (c *copier) CheckSnapshots(Volume) error { return c.refuse }
 
-func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *SnapshotProgress) (SnapshotTaken, error) {
+func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, last *EarlierSnapshot, p *SnapshotProgress) (SnapshotTaken, error) {
+	c.mu.Lock()
+	c.last = last
+	c.mu.Unlock()
+	if err := os.WriteFile(filepath.Join(work.Name(), snapshotCatalogue), []byte(v.Name), 0o600); err != nil {
+		return SnapshotTaken{}, err
+	}
 	cut := time.Now()
 	p.Cut.Store(cut.UnixNano())
 	if err := unix.Mkdirat(int(work.Fd()), snapshotTree, 0o700); err != nil {
@@ -169,6 +176,20 @@ func belowSnapshots(t *testing.T, root string) []string {
 	return found
 }
 
+// foundLast checks that the latest snapshot was told of the one before.
+func (c *copier) foundLast(t *testing.T, want Snapshot, root string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil || c.last.Tree != filepath.Join(root, want.tree()) || !c.last.Cut.Equal(want.Created) {
+		t.Errorf("the earlier snapshot is %+v, want %+v", c.last, want)
+		return
+	}
+	if b, err := os.ReadFile(c.last.Catalogue); err != nil || string(b) != want.Volume {
+		t.Errorf("its catalogue: %q, %v", b, err)
+	}
+}
+
 func TestSnapshots(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, root string) {
 		s, c := openWith(t, root)
@@ -193,6 +214,7 @@ func TestSnapshots(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(root, "v", "data"), []byte("changed"), 0o600))
 		isKept(t, filepath.Join(ready, "first"))
 		byDate := mustSnapshot(t, s, "v", "")
+		c.foundLast(t, first, root)
 		if _, err := time.Parse("2006-01-02-150405", byDate.Name); err != nil {
 			t.Errorf("without a name: %v", err)
 		}
@@ -214,6 +236,13 @@ func TestSnapshots(t *testing.T) {
 		if c.shown["v"] == "" {
 			t.Error("clients are not shown them after a restart")
 		}
+		third := mustSnapshot(t, s, "v", "third")
+		c.foundLast(t, byDate, root)
+		mustDo(t, s.DeleteSnapshot(t.Context(), "v", third.Name))
+		if _, err := os.Lstat(filepath.Join(root, third.Catalogue())); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the catalogue of a deleted snapshot: %v", err)
+		}
+		isKept(t, filepath.Join(root, first.tree()))
 		mustDo(t, s.DeleteSnapshot(t.Context(), "v", "first"))
 		if err := s.DeleteSnapshot(t.Context(), "v", "first"); !errors.Is(err, ErrNoSnapshot) {
 			t.Errorf("deleted again: %v", err)

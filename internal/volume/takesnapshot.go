@@ -220,7 +220,7 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 		s.showSnapshots(t.volume)
 	}
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
-		"at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
+		"linked", r.Linked, "at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
 	return taken, nil
 }
 
@@ -235,7 +235,7 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	}
 	defer work.Close()
 	s.step("snapshot's folders are made")
-	taken, err := s.snapshotter.TakeSnapshot(ctx, t.volume, work, &t.progress)
+	taken, err := s.snapshotter.TakeSnapshot(ctx, t.volume, work, s.lastSnapshot(r.VolumeID), &t.progress)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -244,8 +244,26 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	}
 	s.step("snapshot's tree is made")
 	r.Created, r.Completed = taken.Cut.UTC(), time.Now().UTC().Truncate(time.Millisecond)
-	r.Files, r.Bytes = taken.Files, taken.Bytes
+	r.Files, r.Bytes, r.Linked = taken.Files, taken.Bytes, taken.Linked
 	return nil
+}
+
+// lastSnapshot returns the latest snapshot of a volume, or nil.
+func (s *Store) lastSnapshot(id uint64) *EarlierSnapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last *snapshotRecord
+	for _, r := range s.snapshots[id] {
+		if !r.deleting && (last == nil || last.Created.Before(r.Created)) {
+			last = r
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return &EarlierSnapshot{
+		Tree: filepath.Join(s.root.Name(), last.tree()), Catalogue: filepath.Join(s.root.Name(), last.Catalogue()), Cut: last.Created,
+	}
 }
 
 // makeSnapshotDirs makes the folders for snapshots of a volume, and opens that for work.
@@ -285,6 +303,10 @@ func (s *Store) commitSnapshot(r *snapshotRecord) error {
 	}
 	s.step("snapshot's record is written")
 	work := path.Join(snapshotsOf(r.VolumeID), snapshotWork)
+	if err := s.rename(path.Join(work, snapshotCatalogue), r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.step("snapshot's catalogue is in its place")
 	if err := s.moveTree(path.Join(work, snapshotTree), r.tree()); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type volume struct {
 	opener *inode.Opener
 	dir    string // on the disk
 	ready  string // the complete snapshots
+	last   *snapshot.Earlier
 }
 
 func newVolume(t *testing.T, disk string) *volume {
@@ -70,8 +71,12 @@ func (v *volume) take(t *testing.T, name string) {
 	root, err := os.OpenRoot(work)
 	must(t, err)
 	defer root.Close()
-	must(t, v.Snapshots.Take(t.Context(), &v.Files, root, new(snapshot.Progress)))
+	var p snapshot.Progress
+	must(t, v.Snapshots.Take(t.Context(), &v.Files, root, v.last, &p))
 	must(t, os.Rename(filepath.Join(work, snapshot.Tree), filepath.Join(v.ready, name)))
+	v.last = &snapshot.Earlier{
+		Tree: filepath.Join(v.ready, name), Catalogue: filepath.Join(work, snapshot.Catalogue), Cut: time.Unix(0, p.Cut.Load()),
+	}
 	must(t, v.table.ShowSnapshots(7, v.ready))
 }
 

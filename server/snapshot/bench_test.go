@@ -1,13 +1,16 @@
 package snapshot_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,10 +20,10 @@ import (
 )
 
 // BenchmarkTake takes two snapshots of a volume with FILES files in the folder DISK, which is on an XFS or btrfs, while four
-// writers write 4 KiB to files that they draw. It reports how long a snapshot takes, and how long a write does, beside it and
-// alone.
+// writers write 4 KiB to files that they draw, of a hundredth of all. It reports how long a snapshot takes, what it takes of the disk, how long a write takes
+// beside it and alone, and how long one that met the cut did. With DIRTY MiB, so much is written and not synced before each snapshot.
 //
-//	FILES=100000 DISK=/mnt go test -run '^$' -bench Take -benchtime 1x ./server/snapshot
+//	FILES=100000 DISK=/mnt go test -run '^$' -bench Take -benchtime 1x -timeout 1h ./server/snapshot
 func BenchmarkTake(b *testing.B) {
 	on := os.Getenv("DISK")
 	if on == "" {
@@ -28,53 +31,102 @@ func BenchmarkTake(b *testing.B) {
 	}
 	files, _ := strconv.Atoi(os.Getenv("FILES"))
 	files = max(files, 1000)
+	dirty, _ := strconv.Atoi(os.Getenv("DIRTY"))
 	dir, err := os.MkdirTemp(on, "bench")
 	mustDo(b, err)
 	defer os.RemoveAll(dir)
 	v := newVolume(b, dir)
 	var ids []disk.FileID
-	var in disk.FileID
-	for n := range files {
+	for n := range files { // on the disk itself, which is faster
+		in := filepath.Join(v.dir, fmt.Sprint("d", n/1000))
 		if n%1000 == 0 {
-			in, err = v.mkdir(*v.Files.RootID(), fmt.Sprint("d", n/1000))
-			mustDo(b, err)
+			mustDo(b, os.Mkdir(in, 0o755))
 		}
-		id, err := v.create(in, fmt.Sprint("f", n))
-		mustDo(b, err)
-		mustDo(b, v.write(id, "content", 0))
-		ids = append(ids, id)
+		mustDo(b, os.WriteFile(filepath.Join(in, fmt.Sprint("f", n)), []byte("content"), 0o644))
+		if n%100 == 0 {
+			ids = append(ids, v.lookup(b, fmt.Sprint("d", n/1000), fmt.Sprint("f", n)))
+		}
 	}
-	alone := v.writeDuring(b, ids, func() { time.Sleep(2 * time.Second) })
+	big, err := v.create(*v.Files.RootID(), "big")
+	mustDo(b, err)
+	alone := v.writeDuring(b, ids, func() { time.Sleep(3 * time.Second) })
 	report(b, "alone", alone)
 	for _, which := range []string{"first", "second"} {
 		var p snapshot.Progress
-		var tree string
+		blocks, inodes := used(b, dir)
+		for mib := range dirty {
+			mustDo(b, v.write(big, strings.Repeat("x", 1<<20), int64(mib)<<20))
+		}
 		began := time.Now()
 		beside := v.writeDuring(b, ids, func() {
-			tree, err = v.take(&p)
+			_, err := v.take(&p)
 			mustDo(b, err)
 		})
 		b.ReportMetric(time.Since(began).Seconds(), which+"-s")
 		report(b, which, beside)
-		mustDo(b, os.Rename(tree, filepath.Join(dir, which)))
+		pause := time.Duration(0)
+		for _, w := range beside {
+			if cut := time.Unix(0, p.Cut.Load()); !w.began.After(cut) && w.began.Add(w.took).After(cut) {
+				pause = max(pause, w.took)
+			}
+		}
+		b.ReportMetric(float64(pause.Microseconds())/1000, which+"-pause-ms")
+		b.ReportMetric(float64(p.Linked.Load()), which+"-linked")
+		nowBlocks, nowInodes := used(b, dir)
+		b.ReportMetric(float64(nowBlocks-blocks)/(1<<20), which+"-MiB")
+		b.ReportMetric(float64(nowInodes-inodes), which+"-inodes")
+		info, err := os.Stat(v.last.Catalogue)
+		mustDo(b, err)
+		b.ReportMetric(float64(info.Size())/(1<<20), which+"-catalogue-MiB")
 	}
 }
 
-// writeDuring returns how long the writes took that four writers made during something, sorted.
-func (v *volume) writeDuring(b *testing.B, ids []disk.FileID, something func()) (took []time.Duration) {
+// lookup finds a file by its path.
+func (v *volume) lookup(b *testing.B, names ...string) disk.FileID {
+	b.Helper()
+	id := *v.Files.RootID()
+	for _, name := range names {
+		dir, err := v.opener.OpenIn(v.Volume, id, inode.UseAttr)
+		mustDo(b, err)
+		f, err := dir.Lookup([]byte(name))
+		mustDo(b, err)
+		id = f.ID
+		f.Close()
+		dir.Close()
+	}
+	return id
+}
+
+// used is what the disk has in use, in bytes and inodes.
+func used(b *testing.B, dir string) (size, inodes int64) {
+	b.Helper()
+	syscall.Sync()
+	var st syscall.Statfs_t
+	mustDo(b, syscall.Statfs(dir, &st))
+	return int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)
+}
+
+// write is one write.
+type write struct {
+	began time.Time
+	took  time.Duration
+}
+
+// writeDuring returns the writes that four writers made during something, the shortest first.
+func (v *volume) writeDuring(b *testing.B, ids []disk.FileID, something func()) (all []write) {
 	b.Helper()
 	stop := make(chan struct{})
-	var all sync.WaitGroup
+	var writers sync.WaitGroup
 	var mu sync.Mutex
 	for range 4 {
-		all.Go(func() {
-			var mine []time.Duration
+		writers.Go(func() {
+			var mine []write
 			data := make([]byte, 4096)
 			for {
 				select {
 				case <-stop:
 					mu.Lock()
-					took = append(took, mine...)
+					all = append(all, mine...)
 					mu.Unlock()
 					return
 				default:
@@ -88,7 +140,7 @@ func (v *volume) writeDuring(b *testing.B, ids []disk.FileID, something func()) 
 				if _, _, err := f.WriteAt(data, 0); err != nil {
 					b.Error(err)
 				}
-				mine = append(mine, time.Since(began))
+				mine = append(mine, write{began, time.Since(began)})
 				f.Close()
 				time.Sleep(time.Millisecond)
 			}
@@ -96,15 +148,15 @@ func (v *volume) writeDuring(b *testing.B, ids []disk.FileID, something func()) 
 	}
 	something()
 	close(stop)
-	all.Wait()
-	slices.Sort(took)
-	return took
+	writers.Wait()
+	slices.SortFunc(all, func(a, b write) int { return cmp.Compare(a.took, b.took) })
+	return all
 }
 
-func report(b *testing.B, what string, took []time.Duration) {
+func report(b *testing.B, what string, all []write) {
 	b.Helper()
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	b.ReportMetric(ms(took[len(took)/2]), what+"-write-p50-ms")
-	b.ReportMetric(ms(took[len(took)*99/100]), what+"-write-p99-ms")
-	b.ReportMetric(ms(took[len(took)-1]), what+"-write-longest-ms")
+	ms := func(w write) float64 { return float64(w.took.Microseconds()) / 1000 }
+	b.ReportMetric(ms(all[len(all)/2]), what+"-write-p50-ms")
+	b.ReportMetric(ms(all[len(all)*99/100]), what+"-write-p99-ms")
+	b.ReportMetric(ms(all[len(all)-1]), what+"-write-longest-ms")
 }

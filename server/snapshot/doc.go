@@ -15,10 +15,16 @@
 // Meanwhile a walk (walk.go) goes through the tree as it was at the cut, and makes each directory of the snapshot: with
 // what was captured where there is that, else by a clone of the file as it is, because it has not changed.
 //
+// # The next snapshot
+//
+// The catalogue (catalogue.go) says of which file of the volume each file was made, and the ctime that it had. A file that
+// has it still, when the next snapshot is taken, has not changed, and the next one gets the same file by link(2) (earlier.go). The names
+// of a directory are looked for in the same directory, by its inode.
+//
 // # What is on the disk
 //
 // Below the folder of the work: objects/INODE, what was captured, or a directory of the snapshot in the making; names/INODE,
-// the names of a directory; and at the end tree, the snapshot. It depends on nothing else, and other snapshots do not depend on
+// the names of a directory; and at the end catalogue, and tree, the snapshot. It depends on nothing else, and other snapshots do not depend on
 // it. If the process ends before that, all of it is worth nothing, so none of it is synced before it is complete.
 //
 // # Locks

@@ -38,6 +38,7 @@ type volume struct {
 	dir    string // on the disk
 	work   string // for snapshots
 	taken  int
+	last   *snapshot.Earlier
 }
 
 func newVolume(t testing.TB, disk string) *volume {
@@ -64,7 +65,7 @@ func mustDo(t testing.TB, err error) {
 	}
 }
 
-// take takes a snapshot, and returns where it is.
+// take takes a snapshot, and returns where it is. The next one links to it.
 func (v *volume) take(p *snapshot.Progress) (string, error) {
 	v.taken++
 	work := filepath.Join(v.work, fmt.Sprint(v.taken))
@@ -76,7 +77,12 @@ func (v *volume) take(p *snapshot.Progress) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	return filepath.Join(work, snapshot.Tree), v.Snapshots.Take(context.Background(), &v.Files, root, p)
+	tree := filepath.Join(work, snapshot.Tree)
+	if err := v.Snapshots.Take(context.Background(), &v.Files, root, v.last, p); err != nil {
+		return "", err
+	}
+	v.last = &snapshot.Earlier{Tree: tree, Catalogue: filepath.Join(work, snapshot.Catalogue), Cut: time.Unix(0, p.Cut.Load())}
+	return tree, nil
 }
 
 // changeNames calls do with directories whose names are locked.
@@ -138,6 +144,16 @@ func (v *volume) mkdir(dir disk.FileID, name string) (id disk.FileID, err error)
 func describe(root string) ([]string, error) {
 	var lines []string
 	first := map[uint64]string{}
+	names := map[uint64]int{} // in this tree: a file may have others in other snapshots
+	count := func(_ string, info os.FileInfo, err error) error {
+		if err == nil {
+			names[info.Sys().(*syscall.Stat_t).Ino]++
+		}
+		return err
+	}
+	if err := filepath.Walk(root, count); err != nil {
+		return nil, err
+	}
 	err := filepath.Walk(root, func(at string, info os.FileInfo, err error) error {
 		if err != nil {
 			return err
@@ -157,7 +173,7 @@ func describe(root string) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			line += fmt.Sprintf(" %d links %q", st.Nlink, content)
+			line += fmt.Sprintf(" %d links %q", names[st.Ino], content)
 			if same := first[st.Ino]; same != "" {
 				line += " = " + same
 			} else {
@@ -397,7 +413,24 @@ func (m *model) rename(dir *node, name string) error {
 	return err
 }
 
-// A snapshot is what a volume had between two changes, whatever is changed while it is taken.
+// kept is a snapshot, and what it has.
+type kept struct {
+	tree string
+	has  string
+}
+
+// check has a test fail if a snapshot is not any more what it was.
+func (k *kept) check(t *testing.T, seed uint64, when string) {
+	t.Helper()
+	lines, err := describe(k.tree)
+	mustDo(t, err)
+	if now := strings.Join(lines, "\n"); now != k.has {
+		t.Fatalf("seed %d: %s, the snapshot %s has\n%s\nand before\n%s", seed, when, k.tree, now, k.has)
+	}
+}
+
+// A snapshot is what a volume had between two changes, whatever is changed while it is taken. So is each in a chain of
+// snapshots that have files in common, and it stays so when others are removed.
 func TestBetweenTwoChanges(t *testing.T) {
 	testdisk.Sharing(t, func(t *testing.T, disk string) {
 		v := newVolume(t, disk)
@@ -407,15 +440,21 @@ func TestBetweenTwoChanges(t *testing.T) {
 		for range 300 {
 			mustDo(t, m.step())
 		}
-		for round := range testdisk.Rounds(5, 50) {
+		var chain []kept
+		linked := int64(0)
+		for round := range testdisk.Rounds(6, 50) {
+			if round%5 == 0 {
+				time.Sleep(2100 * time.Millisecond) // what has changed a moment ago is cloned again
+			}
 			states := []string{m.describe()}
 			var taken sync.WaitGroup
 			var tree string
 			var takeErr error
+			var p snapshot.Progress
 			done := make(chan struct{})
 			taken.Go(func() {
 				defer close(done)
-				tree, takeErr = v.take(new(snapshot.Progress))
+				tree, takeErr = v.take(&p)
 			})
 			for ended := false; !ended; {
 				select {
@@ -434,12 +473,25 @@ func TestBetweenTwoChanges(t *testing.T) {
 			}
 			lines, err := describe(tree)
 			mustDo(t, err)
-			at := slices.Index(states, strings.Join(lines, "\n"))
+			has := strings.Join(lines, "\n")
+			at := slices.Index(states, has)
 			if at < 0 {
-				t.Fatalf("seed %d, round %d: of %d states the snapshot is none; it has\n%s\nthe first was\n%s", seed, round, len(states), strings.Join(lines, "\n"), states[0])
+				t.Fatalf("seed %d, round %d: of %d states the snapshot is none; it has\n%s\nthe first was\n%s", seed, round, len(states), has, states[0])
 			}
-			t.Logf("it is state %d of %d, with %d names", at, len(states), len(lines))
-			mustDo(t, os.RemoveAll(path.Dir(tree)))
+			linked += p.Linked.Load()
+			t.Logf("it is state %d of %d, with %d names, of which %d are linked", at, len(states), len(lines), p.Linked.Load())
+			chain = append(chain, kept{tree, has})
+			if len(chain) > 3 {
+				gone := m.r.IntN(len(chain))
+				mustDo(t, os.RemoveAll(path.Dir(chain[gone].tree)))
+				chain = slices.Delete(chain, gone, gone+1)
+			}
+			for i := range chain {
+				chain[i].check(t, seed, fmt.Sprint("after round ", round))
+			}
+		}
+		if linked == 0 {
+			t.Error("no snapshot has a file of an earlier one")
 		}
 	})
 }
@@ -457,7 +509,7 @@ func TestOneAtATime(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ended := make(chan error, 1)
 		var p snapshot.Progress
-		go func() { ended <- v.Snapshots.Take(ctx, &v.Files, work, &p) }()
+		go func() { ended <- v.Snapshots.Take(ctx, &v.Files, work, nil, &p) }()
 		for p.Files.Load() < 10 {
 			time.Sleep(time.Millisecond)
 		}

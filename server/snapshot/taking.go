@@ -21,6 +21,8 @@ const (
 	namesDir   = "names"
 	// Tree is the name of the complete snapshot.
 	Tree = "tree"
+	// Catalogue is the name of the file that has of which files it was made.
+	Catalogue = "catalogue"
 )
 
 // taking is a snapshot that is being taken.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/disk"
@@ -19,9 +20,10 @@ import (
 
 // Progress is how far a snapshot is. It may be read at any time.
 type Progress struct {
-	Cut   atomic.Int64 // the moment that it keeps, in Unix nanoseconds; 0: not yet
-	Files atomic.Int64 // entries of any type, the root not counted
-	Bytes atomic.Int64 // that regular files take on the disk
+	Cut    atomic.Int64 // the moment that it keeps, in Unix nanoseconds; 0: not yet
+	Files  atomic.Int64 // entries of any type, the root not counted
+	Bytes  atomic.Int64 // that regular files take on the disk
+	Linked atomic.Int64 // files that are those of the earlier snapshot
 }
 
 // ErrBusy means that a snapshot of the volume is being taken, or somebody holds it.
@@ -30,10 +32,10 @@ var ErrBusy = errors.New("a snapshot of the volume is being taken, or it is bein
 // pausePart has the walk work for four fifths of the time: until it ends, the first change of each file takes longer.
 const pausePart = 4
 
-// Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says. When
-// it returns nil, all of it is on the disk. The volume must not end before. The error is ErrBusy if one is being taken
-// already, ErrNoCut, or context.Cause of ctx.
-func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, p *Progress) error {
+// Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says; and Catalogue. When
+// it returns nil, all of it is on the disk. The volume must not end before. last may be nil, and removed meanwhile. The error is ErrBusy if
+// one is being taken already, ErrNoCut, or context.Cause of ctx.
+func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, last *Earlier, p *Progress) error {
 	if !v.busy.CompareAndSwap(false, true) {
 		return ErrBusy
 	}
@@ -58,8 +60,9 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 		return err
 	}
 	p.Cut.Store(at.UnixNano())
-	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}}
-	err = w.run()
+	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}, counted: marks{}, last: last.open(at)}
+	defer w.last.close()
+	err = w.run(at)
 	v.taking.Store(nil)
 	if err == nil {
 		err = w.sweep()
@@ -96,6 +99,9 @@ type walk struct {
 	progress *Progress
 	dirs     []place // in the order in which they were found; the first is the root
 	pacer    tree.Pacer
+	last     *earlier // nil: none
+	list     *catalogueWriter
+	counted  marks // the objects whose bytes are counted
 }
 
 // place is where a directory of the snapshot belongs.
@@ -104,16 +110,27 @@ type place struct {
 	name         string
 }
 
-func (w *walk) run() error {
+func (w *walk) run(cut time.Time) (err error) {
+	list, err := w.work.OpenFile(Catalogue, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, list.Close()) }()
+	if w.list, err = newCatalogueWriter(list, cut.UnixNano()); err != nil {
+		return err
+	}
 	root, err := w.rootInode()
 	if err != nil {
 		return err
 	}
 	w.dirs = []place{{inode: root}}
 	for next := 0; next < len(w.dirs); next++ {
-		if err := w.fill(w.dirs[next].inode); err != nil {
+		if err := w.fill(w.dirs[next]); err != nil {
 			return fmt.Errorf("%s: %w", w.pathOf(next), err)
 		}
+	}
+	if err := w.list.end(); err != nil {
+		return err
 	}
 	if err := w.join(); err != nil {
 		return err
@@ -140,9 +157,18 @@ func (w *walk) rootInode() (inode uint64, err error) {
 	return inode, err
 }
 
+// filling is a directory whose files are being made.
+type filling struct {
+	block
+
+	live int         // the directory as it is now, -1 if it is gone
+	into *os.File    // that of the snapshot
+	last *earlierDir // that of the earlier snapshot, nil: none
+}
+
 // fill makes the files of a directory, and finds the directories in it.
-func (w *walk) fill(inode uint64) error {
-	names, err := openNames(w.work, namesOf(inode))
+func (w *walk) fill(p place) error {
+	names, err := openNames(w.work, namesOf(p.inode))
 	if err != nil {
 		return err
 	}
@@ -152,7 +178,10 @@ func (w *walk) fill(inode uint64) error {
 		return err
 	}
 	defer live.Close()
-	return tree.Fill(w.objects, strconv.FormatUint(inode, 10), func(into *os.File) error {
+	d := filling{block: block{inode: p.inode, above: p.above, name: p.name}, live: live.FD(), last: w.last.directory(p.inode)}
+	defer d.last.close()
+	err = tree.Fill(w.objects, strconv.FormatUint(p.inode, 10), func(into *os.File) error {
+		d.into = into
 		for {
 			e, err := names.next()
 			if errors.Is(err, io.EOF) {
@@ -161,7 +190,7 @@ func (w *walk) fill(inode uint64) error {
 			if err != nil {
 				return err
 			}
-			if err := w.entry(inode, live.FD(), into, &e); err != nil {
+			if err := w.entry(&d, &e); err != nil {
 				return fmt.Errorf("%q: %w", e.name, err)
 			}
 			w.progress.Files.Add(1)
@@ -170,19 +199,24 @@ func (w *walk) fill(inode uint64) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return w.list.add(&d.block)
 }
 
-// entry makes a file of a directory. live is the directory as it is now, -1 if it is gone.
-func (w *walk) entry(above uint64, live int, into *os.File, e *entry) error {
-	made := false
+// entry makes a file of a directory.
+func (w *walk) entry(d *filling, e *entry) error {
+	made, r := false, record{inode: e.inode, kind: e.kind, name: e.name, changed: unknownChange}
 	if w.claim(e.inode) {
 		var err error
-		made, err = w.fromLive(live, into, e)
+		made, err = w.fromLive(d, e, &r)
 		w.release(e.inode)
 		if err != nil {
 			return err
 		}
 	}
+	d.records = append(d.records, r)
 	if made {
 		return nil
 	}
@@ -195,26 +229,33 @@ func (w *walk) entry(above uint64, live int, into *os.File, e *entry) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		w.dirs = append(w.dirs, place{e.inode, above, e.name})
+		w.dirs = append(w.dirs, place{e.inode, d.inode, e.name})
 		return nil
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink == 1 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !w.counted.has(e.inode) {
+		w.counted.add(e.inode)
 		w.progress.Bytes.Add(min(st.Size, st.Blocks*512))
 	}
-	return w.work.Link(object(e.inode), path.Join(objectsDir, strconv.FormatUint(above, 10), e.name))
+	return w.work.Link(object(e.inode), path.Join(objectsDir, strconv.FormatUint(d.inode, 10), e.name))
 }
 
 // errBehind means that the disk was changed by others than podnas.
 var errBehind = errors.New("it was moved or removed on the disk itself while the snapshot was taken; try again")
 
-// fromLive clones what has not changed since the cut: into its directory, or, if it is a directory or has several names,
-// as an object. The caller has claimed it.
-func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error) {
-	file, st, err := w.find(live, e)
+// fromLive makes what has not changed since the cut: in its directory, or, if it is a directory or has several names, as an object. It
+// sets what the catalogue has of it. The caller has claimed it.
+func (w *walk) fromLive(d *filling, e *entry, r *record) (made bool, err error) {
+	if made, linked := w.fromLast(d, e, r); linked {
+		return made, nil
+	}
+	file, st, err := w.find(d.live, e)
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
+	if !st.IsDir() {
+		r.sees(&st, time.Now())
+	}
 	switch {
 	case st.IsDir() && st.IsOn(&w.root):
 		id, err := w.files.Identify(file.FD(), nil)
@@ -227,7 +268,34 @@ func (w *walk) fromLive(live int, into *os.File, e *entry) (made bool, err error
 	case st.IsRegular():
 		w.progress.Bytes.Add(int64(min(st.Size, st.Blocks*512)))
 	}
-	return true, w.clone(into, e.name, file.FD(), &st)
+	return true, w.clone(d.into, e.name, file.FD(), &st)
+}
+
+// fromLast is fromLive for a file that has not changed since the earlier snapshot either. linked is whether that is so.
+func (w *walk) fromLast(d *filling, e *entry, r *record) (made, linked bool) {
+	if d.live < 0 || !d.last.has(e.inode) {
+		return false, false
+	}
+	st, err := tree.StatIn(d.live, e.name)
+	if err != nil || st.Ino != e.inode || !st.IsOn(&w.root) || st.IsDir() || st.IsDevice() {
+		return false, false
+	}
+	to, name := d.into, e.name
+	if st.Nlink > 1 {
+		to, name = w.objects, strconv.FormatUint(e.inode, 10)
+	}
+	if !d.last.link(e.inode, &st, to, name) {
+		return false, false
+	}
+	r.sees(&st, time.Now())
+	w.progress.Linked.Add(1)
+	if st.Nlink > 1 {
+		return false, true
+	}
+	if st.IsRegular() {
+		w.progress.Bytes.Add(int64(min(st.Size, st.Blocks*512)))
+	}
+	return true, true
 }
 
 // find opens a file that has not changed, by the name that it had at the cut, or where it was moved.
