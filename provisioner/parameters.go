@@ -32,6 +32,7 @@ type parameters struct {
 	onDelete       volume.OnDelete
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: the disk's
+	schedule       volume.Schedule
 	mountOptions   []string
 	version        string // of NFS, by mountOptions; "4" is the highest of 4 that both sides have, "" podnas's choice
 	saysPorts      bool   // the class has privilegedPorts
@@ -94,6 +95,7 @@ func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, err
 		Options:       p.options,
 		OnDelete:      p.onDelete,
 		Overcommit:    p.overcommit,
+		Schedule:      p.schedule,
 		Manifest:      manifest,
 	}, err
 }
@@ -253,6 +255,11 @@ func (p *parameters) setOnDelete(value string) error {
 
 func (p *parameters) setPathPattern(value string) (err error) {
 	p.path, err = parsePathPattern(value)
+	return err
+}
+
+func (p *parameters) setSchedule(value string) (err error) {
+	p.schedule, err = volume.ParseSchedule(value)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -19,7 +20,8 @@ const snapshotListLong = `List the snapshots of a volume, or of all volumes, the
 
 AGE is since the moment that a snapshot has. FILES and BYTES are those of the snapshot by itself; most of its blocks
 are also the volume's, and take no space of their own until they are changed there. A snapshot is "ready", or "taking"
-until it is complete. A volume that was deleted keeps its snapshots, and the list says so.
+until it is complete. A volume that was deleted keeps its snapshots, and the list says so. SCHEDULED (-o wide) has the kinds
+of a snapshot that podnas has taken by the volume's schedule.
 
 -o name prints the names alone, or without a VOLUME each volume and name.`
 
@@ -76,7 +78,7 @@ func printSnapshots(out io.Writer, p painter, list []control.Snapshot, wide bool
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	header := []string{"VOLUME", "NAME", "AGE", "FILES", "BYTES", p.paint(noColour, "STATE")}
 	if wide {
-		header = append(header, "SIZE", "CREATED", "TOOK", "VOLUME-ID")
+		header = append(header, "SCHEDULED", "SIZE", "CREATED", "TOOK", "VOLUME-ID")
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for i := range list {
@@ -90,7 +92,7 @@ func printSnapshots(out io.Writer, p painter, list []control.Snapshot, wide bool
 		}
 		row := []string{of, s.Name, snapshotAge(s), volume.FormatCount(s.Files, ""), volume.FormatSize(s.Bytes), p.paint(colour, s.State)}
 		if wide {
-			row = append(row, volume.FormatSize(s.Size), createdAt(s), tookOf(s), fmt.Sprintf("%016x", s.VolumeID))
+			row = append(row, cmp.Or(strings.Join(s.Scheduled, ","), "-"), volume.FormatSize(s.Size), createdAt(s), tookOf(s), fmt.Sprintf("%016x", s.VolumeID))
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
@@ -181,6 +183,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"State:", state},
 		{"Moment:", created},
 		{"Took:", tookOf(&s.Snapshot)},
+		{"Scheduled:", strings.Join(s.Scheduled, ", ")},
 		{"Files:", volume.FormatCount(s.Files, "")},
 		{"Bytes:", volume.FormatSize(s.Bytes) + ", mostly shared with the volume"},
 		{"Size:", volume.FormatSize(s.Size) + ", the volume's limit at that moment"},

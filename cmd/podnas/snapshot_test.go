@@ -48,6 +48,15 @@ func TestSnapshotCommands(t *testing.T) {
 			{name: "copy of no snapshot", command: "volume copy data copy-3 --snapshot secnd", code: 3, err: `did you mean "second"`},
 			{name: "create of no snapshot", command: "volume create copy-3 --size 1Mi --from data --snapshot secnd", code: 3, err: `did you mean "second"`},
 			{name: "create without a source", command: "volume create copy-3 --size 1Mi --snapshot first", code: 2, err: "--snapshot needs --from"},
+			{name: "no setting", command: "volume set data", code: 2, err: "--snapshots hourly=24,daily=7"},
+			{name: "a bad schedule", command: "volume set data --snapshots hourly=0", code: 2, err: "leave hourly out"},
+			{name: "a schedule of nothing", command: "volume set dta --snapshots hourly=2", code: 3, err: "see 'podnas volume list --all'"},
+			{name: "set a schedule", command: "volume set data --snapshots hourly=2,yearly=1", stdout: "volume data now keeps these snapshots: hourly=2,yearly=1\n", stderr: "-"},
+			{name: "show the schedule", command: "volume show data", stdout: "hourly=2,yearly=1; the next in "},
+			{name: "show the schedule to programs", command: "volume show data -o json", stdout: `"yearly": 1`},
+			{name: "set none", command: "volume set data --snapshots none", stdout: "those that there are stay\n", stderr: "-"},
+			{name: "create one with a schedule", command: "volume create daily --size 1Mi --snapshots daily=7", stdout: "name: daily\n"},
+			{name: "show it", command: "volume show daily", stdout: "daily=7; the next in "},
 			{name: "delete unasked", command: "snapshot delete data first", code: 2, err: "use --yes"},
 			{name: "delete", command: "snapshot delete data first --yes", stdout: "snapshot first of volume data is deleted: its files are removed in the background\n"},
 			{name: "delete again", command: "snapshot delete data first --yes", code: 3, err: "no such snapshot"},
@@ -77,6 +86,9 @@ func TestSnapshotsOnExt4(t *testing.T) {
 		step{command: "volume create data --size 1Mi", stdout: "name: data\n"}.run(t)
 		step{command: "snapshot create data", code: 2, err: "it needs XFS (with reflink=1) or btrfs. Put podnas's disk on one of these, or use podnas serve --disk-image", stdout: "-"}.run(t)
 		step{command: "snapshot list data", stdout: "-", stderr: "there are no snapshots"}.run(t)
+		step{command: "volume set data --snapshots daily=1", code: 2, err: "there can be no snapshots by a schedule: the disk can't share blocks", stdout: "-"}.run(t)
+		step{command: "volume create other --size 1Mi --snapshots daily=1", code: 2, err: "or use podnas serve --disk-image", stdout: "-"}.run(t)
+		step{command: "volume set data --snapshots none", stdout: "no more snapshots"}.run(t)
 	})
 }
 

@@ -131,6 +131,10 @@ func (a *App) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	group.Go(func() error { return a.claims.run(provisioning) })
+	group.Go(func() error {
+		a.store.RunSchedules(serving)
+		return nil
+	})
 	group.Go(func() error { return serveCommands(provisioning, a.claims.made, a.Root, a.commands(found)) })
 	return group.Wait()
 }

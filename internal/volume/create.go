@@ -43,6 +43,9 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	if err := s.exports.Check(spec.Options); err != nil {
 		return Volume{}, false, err
 	}
+	if err := s.checkSchedule(Volume{Name: spec.Name, Schedule: spec.Schedule}); err != nil {
+		return Volume{}, false, err
+	}
 	unlock, err := s.names.lock(ctx, spec.Name)
 	if err != nil {
 		return Volume{}, false, err
@@ -107,6 +110,7 @@ func newRecord(state state, spec *Spec) *record {
 		Size:           spec.Size,
 		BytesPerInode:  spec.BytesPerInode,
 		Options:        spec.Options,
+		Schedule:       spec.Schedule,
 		OnDelete:       spec.OnDelete,
 		Source:         spec.Source,
 		SourceSnapshot: spec.SourceSnapshot,
@@ -305,6 +309,7 @@ func (s *Store) enter(r *record, state state) error {
 	s.mu.Lock()
 	*r = next
 	s.mu.Unlock()
+	s.wakeSchedules()
 	return nil
 }
 

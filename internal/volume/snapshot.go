@@ -51,6 +51,7 @@ var (
 // Snapshotter takes snapshots of volumes that clients use. Exporter has exported them.
 type Snapshotter interface {
 	// CheckSnapshots returns nil, or why an exported volume can have no snapshots: a sentence for people that says what to do.
+	// A volume without an ID is yet to be made.
 	CheckSnapshots(v Volume) error
 	// TakeSnapshot makes a directory "tree" in the directory work, with all files of an exported volume as they are at one
 	// moment between two calls of clients. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
@@ -97,6 +98,10 @@ type Snapshot struct {
 	// Files is the number of entries of any type, and Bytes what their content takes, if nothing shares its blocks.
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
+	// Scheduled has the kinds of the schedule that it was taken for, "hourly" and so on. Without one, somebody has asked for it.
+	Scheduled []string `json:"scheduled,omitempty"`
+	// Expires is when a scheduled snapshot is deleted, if its volume is by then.
+	Expires time.Time `json:"expires,omitzero"`
 	// Manifest is the volume's.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
@@ -122,8 +127,9 @@ type snapshotRecord struct {
 	Disk string `json:"disk,omitempty"`
 	Snapshot
 
-	unknown  object // fields of a newer podnas
-	deleting bool   // guarded by Store.mu
+	unknown  object    // fields of a newer podnas
+	deleting bool      // guarded by Store.mu
+	expired  time.Time // when expire has first seen that; guarded by Store.mu
 }
 
 // MarshalJSON adds the checksum.

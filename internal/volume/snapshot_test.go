@@ -27,6 +27,7 @@ type copier struct {
 	middle func(context.Context) error
 
 	open     int                         // OpenFiles
+	now      func() time.Time            // of the moment of a snapshot; nil: time.Now
 	restored func(context.Context) error // of RestoreSnapshot
 
 	mu    sync.Mutex
@@ -37,6 +38,9 @@ func (c *copier) CheckSnapshots(Volume) error { return c.refuse }
 
 func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, p *SnapshotProgress) (SnapshotTaken, error) {
 	cut := time.Now()
+	if c.now != nil {
+		cut = c.now()
+	}
 	p.Cut.Store(cut.UnixNano())
 	if err := unix.Mkdirat(int(work.Fd()), snapshotTree, 0o700); err != nil {
 		return SnapshotTaken{}, err

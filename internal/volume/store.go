@@ -152,6 +152,7 @@ type Store struct {
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown
+	schedules  schedules
 	copySlots  *semaphore.Weighted
 	markSlot   *semaphore.Weighted
 	background context.Context // of copying, marking and emptying
@@ -203,6 +204,7 @@ func newStore(cfg Config) (*Store, error) {
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},
 		wake:        make(chan struct{}, 1),
+		schedules:   newSchedules(),
 	}, nil
 }
 

@@ -74,6 +74,8 @@ type Volume struct {
 	Handles string `json:"handles,omitempty"`
 	// OnDelete is what happens to the files when the volume is deleted.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
+	// Schedule says which snapshots of the volume are taken and deleted without being asked for.
+	Schedule Schedule `json:"schedule,omitzero"`
 	// Source is the name of the volume that this one was copied from, and SourceSnapshot that of its snapshot, if it was
 	// one.
 	Source         string `json:"source,omitempty"`
@@ -139,6 +141,7 @@ type Spec struct {
 	SourceSnapshot string
 	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
+	Schedule   Schedule
 	Manifest   json.RawMessage
 }
 
@@ -276,6 +279,9 @@ func (s *Spec) validate() error {
 	}
 	if s.Overcommit < 0 {
 		return fmt.Errorf("%w: overcommit is %g; it must not be negative", ErrInvalid, s.Overcommit)
+	}
+	if err := s.Schedule.check(); err != nil {
+		return err
 	}
 	return validPath(s.Path)
 }

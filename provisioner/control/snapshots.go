@@ -113,12 +113,22 @@ func (s *Server) snapshotUnderWay(ctx context.Context, u volume.SnapshotUnderWay
 	return Snapshot{Snapshot: u.Snapshot, State: SnapshotTaking, Began: &u.Began, Total: s.toCopy(ctx, u.Volume)}
 }
 
-// snapshotCounts is how many snapshots volumes have, by their IDs.
-func (s *Server) snapshotCounts() map[uint64]int {
+// addSnapshots adds to volumes how many snapshots they have, and how their schedules are kept.
+func (s *Server) addSnapshots(volumes []Volume) {
 	counts := map[uint64]int{}
 	all, _ := s.store().Snapshots("") // of all there is no error
 	for _, found := range all {
 		counts[found.VolumeID]++
 	}
-	return counts
+	schedules := map[uint64]volume.Scheduled{}
+	for _, kept := range s.store().Schedules() {
+		schedules[kept.Volume.ID] = kept
+	}
+	for i := range volumes {
+		v := &volumes[i]
+		v.Snapshots = counts[v.ID]
+		if kept, ok := schedules[v.ID]; ok {
+			v.Scheduled = &Scheduled{Last: kept.Last, Next: kept.Next, Problem: kept.Problem()}
+		}
+	}
 }
