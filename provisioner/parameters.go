@@ -33,6 +33,7 @@ type parameters struct {
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: the disk's
 	schedule       volume.Schedule
+	reserve        *int // for snapshots, in percent; nil: the default
 	mountOptions   []string
 	version        string // of NFS, by mountOptions; "4" is the highest of 4 that both sides have, "" podnas's choice
 	saysPorts      bool   // the class has privilegedPorts
@@ -96,7 +97,9 @@ func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, err
 		OnDelete:      p.onDelete,
 		Overcommit:    p.overcommit,
 		Schedule:      p.schedule,
-		Manifest:      manifest,
+
+		SnapshotReserve: p.reserve,
+		Manifest:        manifest,
 	}, err
 }
 
@@ -261,6 +264,15 @@ func (p *parameters) setPathPattern(value string) (err error) {
 func (p *parameters) setSchedule(value string) (err error) {
 	p.schedule, err = volume.ParseSchedule(value)
 	return err
+}
+
+func (p *parameters) setReserve(value string) error {
+	percent, err := volume.ParseSnapshotReserve(value)
+	if err != nil {
+		return err
+	}
+	p.reserve = &percent
+	return nil
 }
 
 func (p *parameters) setOvercommit(value string) error {

@@ -148,7 +148,11 @@ func snapshotsOf(v control.Volume) string {
 	if v.Snapshots == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d, see 'podnas snapshot list %s'", v.Snapshots, v.Name)
+	said := fmt.Sprintf("%d with at most %s", v.Snapshots, volume.FormatSize(v.SnapshotBytes))
+	if v.SnapshotsReserved > 0 {
+		said += fmt.Sprintf(", of which %s is promised", volume.FormatSize(v.SnapshotsReserved))
+	}
+	return said + ", see 'podnas snapshot list " + v.Name + "'"
 }
 
 // scheduleOf says which snapshots are taken by themselves, and when.

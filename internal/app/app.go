@@ -131,10 +131,12 @@ func (a *App) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	group.Go(func() error { return a.claims.run(provisioning) })
-	group.Go(func() error {
-		a.store.RunSchedules(serving)
-		return nil
-	})
+	for _, keep := range []func(context.Context){a.store.RunSchedules, a.store.KeepRoom} {
+		group.Go(func() error {
+			keep(serving)
+			return nil
+		})
+	}
 	group.Go(func() error { return serveCommands(provisioning, a.claims.made, a.Root, a.commands(found)) })
 	return group.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 )
@@ -36,8 +35,11 @@ type schedules struct {
 	attempts map[uint64]*attempt // by volume; guarded by Store.mu
 }
 
-func newSchedules() schedules {
-	return schedules{changed: make(chan struct{}, 1), now: time.Now, attempts: map[uint64]*attempt{}}
+func newSchedules(now func() time.Time) schedules {
+	if now == nil {
+		now = time.Now
+	}
+	return schedules{changed: make(chan struct{}, 1), now: now, attempts: map[uint64]*attempt{}}
 }
 
 // attempt is a scheduled snapshot that is due. Its times have monotonic clocks.
@@ -204,7 +206,7 @@ func (s *Store) endAttempt(id uint64) {
 // deleteScheduled deletes scheduled snapshots. One that is in use has its turn later.
 func (s *Store) deleteScheduled(ctx context.Context, list []*snapshotRecord, why string) {
 	for _, r := range list {
-		err := s.DeleteSnapshot(ctx, path.Base(snapshotsOf(r.VolumeID)), r.Name)
+		err := s.DeleteSnapshot(ctx, r.volume(), r.Name)
 		switch {
 		case err == nil:
 			s.log.Info("snapshot: deleted one that was scheduled", "volume", r.Volume, "snapshot", r.Name, "because", why)

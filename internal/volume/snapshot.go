@@ -98,6 +98,8 @@ type Snapshot struct {
 	// Files is the number of entries of any type, and Bytes what their content takes, if nothing shares its blocks.
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
+	// Reserve is what is promised for it: what it may come to take.
+	Reserve int64 `json:"reserve,omitempty"`
 	// Scheduled has the kinds of the schedule that it was taken for, "hourly" and so on. Without one, somebody has asked for it.
 	Scheduled []string `json:"scheduled,omitempty"`
 	// Expires is when a scheduled snapshot is deleted, if its volume is by then.
@@ -153,6 +155,9 @@ func (r *Snapshot) file() string { return path.Join(snapshotsOf(r.VolumeID), r.N
 
 // tree is the path of the files.
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }
+
+// volume names the volume of the snapshot by its ID, as another one may have its name.
+func (r *Snapshot) volume() string { return path.Base(snapshotsOf(r.VolumeID)) }
 
 // Directory is the path of its files, below the root of the disk.
 func (r *Snapshot) Directory() string { return r.tree() }

@@ -36,6 +36,8 @@ type taking struct {
 	began    time.Time
 	progress SnapshotProgress
 	cancel   context.CancelCauseFunc
+	reserve  int64 // what is promised for it
+	capacity int64 // of the disk, if that matters for the promise
 
 	done  chan struct{} // closed when it has ended
 	taken Snapshot      // set before that
@@ -133,6 +135,10 @@ func (s *Store) startSnapshot(ctx context.Context, volume string, spec snapshotS
 	}
 	background, cancel := context.WithCancelCause(s.background)
 	t := &taking{volume: v, snapshotSpec: spec, began: time.Now().UTC(), cancel: cancel, done: make(chan struct{}), err: context.Canceled}
+	if err := s.findRoom(t); err != nil {
+		cancel(err)
+		return nil, err
+	}
 	if err := s.reserveSnapshot(t); err != nil {
 		cancel(err)
 		return nil, err
@@ -196,6 +202,10 @@ func (s *Store) reserveSnapshot(t *taking) error {
 	if s.snapshotTakenLocked(t.volume.ID, t.name) {
 		return fmt.Errorf("snapshot %s of volume %s: %w", t.name, t.volume.Name, ErrExists)
 	}
+	var noSpace *NoSpaceError
+	if err := s.promiseLocked(t.reserve, t.capacity, s.overcommit); t.reserve > 0 && errors.As(err, &noSpace) {
+		return &SnapshotSpaceError{t.volume.Name, *noSpace}
+	}
 	s.takings[t.volume.ID] = t
 	return nil
 }
@@ -242,6 +252,9 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	if first {
 		s.showSnapshots(t.volume)
 	}
+	if len(r.Scheduled) > 0 {
+		s.wakeRoom()
+	}
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
 		"at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
 	return taken, nil
@@ -268,6 +281,9 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	s.step("snapshot's tree is made")
 	r.Created, r.Completed = taken.Cut.UTC(), time.Now().UTC().Truncate(time.Millisecond)
 	r.Files, r.Bytes = taken.Files, taken.Bytes
+	if len(t.kinds) == 0 {
+		r.Reserve = t.volume.reserveFor(r.Bytes)
+	}
 	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
 	return nil
 }

@@ -76,6 +76,8 @@ type Volume struct {
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 	// Schedule says which snapshots of the volume are taken and deleted without being asked for.
 	Schedule Schedule `json:"schedule,omitzero"`
+	// SnapshotReserve is the part of what the volume uses that is promised for each snapshot, in percent; nil: the default.
+	SnapshotReserve *int `json:"snapshotReserve,omitempty"`
 	// Source is the name of the volume that this one was copied from, and SourceSnapshot that of its snapshot, if it was
 	// one.
 	Source         string `json:"source,omitempty"`
@@ -142,7 +144,9 @@ type Spec struct {
 	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
 	Schedule   Schedule
-	Manifest   json.RawMessage
+	// SnapshotReserve is that of the Volume.
+	SnapshotReserve *int
+	Manifest        json.RawMessage
 }
 
 // Kept is a deleted volume whose files were kept.
@@ -282,6 +286,11 @@ func (s *Spec) validate() error {
 	}
 	if err := s.Schedule.check(); err != nil {
 		return err
+	}
+	if s.SnapshotReserve != nil {
+		if err := checkSnapshotReserve(*s.SnapshotReserve); err != nil {
+			return err
+		}
 	}
 	return validPath(s.Path)
 }

@@ -46,6 +46,9 @@ type Volume struct {
 	StorageClass string `json:"storageClass,omitempty"`
 	// Snapshots is how many snapshots it has.
 	Snapshots int `json:"snapshots,omitempty"`
+	// SnapshotBytes is what they hold at most, and SnapshotsReserved what is promised for them.
+	SnapshotBytes     int64 `json:"snapshotBytes,omitempty"`
+	SnapshotsReserved int64 `json:"snapshotsReserved,omitempty"`
 	// Scheduled is how its schedule is kept, if it has one.
 	Scheduled *Scheduled `json:"scheduled,omitempty"`
 	// Clients is how many clients have made a call in the volume in the last hour; nil if it
@@ -76,6 +79,8 @@ type resizeRequest struct {
 // settings are what changes in a volume. Fields that are nil stay.
 type settings struct {
 	Schedule *volume.Schedule `json:"schedule,omitempty"`
+	// SnapshotReserve is in percent.
+	SnapshotReserve *int `json:"snapshotReserve,omitempty"`
 }
 
 // Manifest has the objects that a cluster needs to use a volume.

@@ -404,6 +404,10 @@ func (s *Server) set(r *http.Request) (any, error) {
 	}
 	name := r.URL.Query().Get("name")
 	v, err := s.store().Get(name)
+	if err == nil && to.SnapshotReserve != nil {
+		s.Log.Info("control: request to change a volume", "volume", name, "snapshotReserve", *to.SnapshotReserve)
+		v, err = s.store().SetSnapshotReserve(r.Context(), name, *to.SnapshotReserve)
+	}
 	if err == nil && to.Schedule != nil {
 		s.Log.Info("control: request to change a volume", "volume", name, "snapshots", to.Schedule)
 		v, err = s.store().SetSchedule(r.Context(), name, *to.Schedule)
