@@ -92,6 +92,9 @@ func MountVersion(v volume.Volume) string {
 // says why no claim of it gets a volume.
 func (p *Provisioner) ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {
 	params, err := p.parseClass(class)
+	if err == nil {
+		err = p.Store.CheckSchedule(params.schedule)
+	}
 	return params.options, err
 }
 

@@ -11,6 +11,12 @@ type Parameter struct {
 // a deleted volume.
 const OnDeleteParameter = "onDelete"
 
+// SnapshotsParameter is the parameter with the schedule of a volume's snapshots.
+const SnapshotsParameter = "snapshots"
+
+// SnapshotReserveParameter is the parameter with what is promised for a snapshot.
+const SnapshotReserveParameter = "snapshotReserve"
+
 // Parameters returns all parameters, sorted by name.
 func Parameters() []Parameter {
 	return []Parameter{
@@ -69,6 +75,14 @@ func Parameters() []Parameter {
 		{
 			"rootSquash", "false", `root of a client becomes the anonymous user. Make the volumes' root directory writable for that user: keep the default mode, or set gid or anonGid.`,
 			func(p *parameters, s string) error { return setBool(&p.options.RootSquash, s) },
+		},
+		{
+			SnapshotReserveParameter, "100%", `For each [snapshot](snapshots.md#room) that somebody asks for, so much of what the volume uses must be free on the disk, and is promised with an overcommit: what changes later takes room. "0" promises nothing. Scheduled snapshots need no promise, as they are deleted when the disk fills up.`,
+			(*parameters).setReserve,
+		},
+		{
+			SnapshotsParameter, "none", `Which [snapshots](snapshots.md#by-a-schedule) podnas takes by itself, and how many it keeps: "hourly=24,daily=7,weekly=4", also "monthly" and "yearly". It needs a disk with XFS or btrfs. 'podnas volume set' changes it for a volume.`,
+			(*parameters).setSchedule,
 		},
 		{
 			"sync", "true", `podnas answers a change of names or attributes when it is on the disk. "false" answers earlier: much faster with many small files, but changes of the last seconds are lost if the machine crashes. Synced data is safe either way.`,

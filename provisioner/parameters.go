@@ -32,6 +32,8 @@ type parameters struct {
 	onDelete       volume.OnDelete
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: the disk's
+	schedule       volume.Schedule
+	reserve        *int // for snapshots, in percent; nil: the default
 	mountOptions   []string
 	version        string // of NFS, by mountOptions; "4" is the highest of 4 that both sides have, "" podnas's choice
 	saysPorts      bool   // the class has privilegedPorts
@@ -94,7 +96,10 @@ func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, err
 		Options:       p.options,
 		OnDelete:      p.onDelete,
 		Overcommit:    p.overcommit,
-		Manifest:      manifest,
+		Schedule:      p.schedule,
+
+		SnapshotReserve: p.reserve,
+		Manifest:        manifest,
 	}, err
 }
 
@@ -254,6 +259,20 @@ func (p *parameters) setOnDelete(value string) error {
 func (p *parameters) setPathPattern(value string) (err error) {
 	p.path, err = parsePathPattern(value)
 	return err
+}
+
+func (p *parameters) setSchedule(value string) (err error) {
+	p.schedule, err = volume.ParseSchedule(value)
+	return err
+}
+
+func (p *parameters) setReserve(value string) error {
+	percent, err := volume.ParseSnapshotReserve(value)
+	if err != nil {
+		return err
+	}
+	p.reserve = &percent
+	return nil
 }
 
 func (p *parameters) setOvercommit(value string) error {

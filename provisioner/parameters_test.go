@@ -56,6 +56,10 @@ func TestParseClass(t *testing.T) {
 		{"inodes", map[string]string{"bytesPerInode": "16Ki"}, nil, parameters{bytesPerInode: 16384}},
 		{"inodes, the most", map[string]string{"bytesPerInode": "256"}, nil, parameters{bytesPerInode: 256}},
 		{"retain", map[string]string{"onDelete": "retain"}, nil, parameters{onDelete: volume.RetainFiles}},
+		{"snapshots", map[string]string{"snapshots": "hourly=24, daily=7"}, nil, parameters{schedule: volume.Schedule{Hourly: 24, Daily: 7}}},
+		{"a promise for snapshots", map[string]string{"snapshotReserve": "20%"}, nil, parameters{reserve: ptr(20)}},
+		{"none for snapshots", map[string]string{"snapshotReserve": "0"}, nil, parameters{reserve: ptr(0)}},
+		{"no snapshots", map[string]string{"snapshots": "none"}, nil, parameters{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := class()
@@ -83,6 +87,12 @@ func TestParseClassRefused(t *testing.T) {
 		{"mode", "0789", []string{"mode", "octal"}},
 		{"mode", "010000", []string{"mode"}},
 		{"mode", "0", []string{"mode"}},
+		{"snapshots", "hourly", []string{"snapshots", "how many to keep"}},
+		{"snapshots", "", []string{"snapshots", "hourly=24"}},
+		{"snapshotReserve", "20", []string{"snapshotReserve", "100%"}},
+		{"snapshotReserve", "101%", []string{"snapshotReserve"}},
+		{"snapshotReserve", "-1%", []string{"snapshotReserve"}},
+		{"snapshotReserve", "10Gi", []string{"snapshotReserve"}},
 		{"rootSquash", "yes", []string{"rootSquash", `"true"`, `"false"`}},
 		{"allSquash", "", []string{"allSquash"}},
 		{"anonUid", "0", []string{"anonUid", "from 1"}},

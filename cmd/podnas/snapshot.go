@@ -25,13 +25,14 @@ while. fsync(2), sync(1), or closing the file sends it.
 A snapshot shares its blocks with the volume, so it takes space only for what is changed or removed
 after it, and for its names and inodes. It does not count for the size of the volume. This needs a disk with
 XFS (reflink=1, which mkfs.xfs sets) or btrfs; on ext4, overlay and tmpfs there are none: there, podnas
-serve --disk-image makes an XFS in a file.
+serve --disk-image makes an XFS in a file. Room is promised for what may change after a snapshot that
+somebody asks for; 'podnas volume set' says how much, and which snapshots podnas takes by itself.
 
 `
 
 const snapshotExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request, or a disk that can have no
 snapshots; 3 no such volume or snapshot; 4 conflict: the name is taken, another snapshot of the volume is
-being taken, or a volume is being copied from it; 6 podnas is not running.`
+being taken, or a volume is being copied from it; 5 too little space; 6 podnas is not running.`
 
 const snapshotExamples = `  # Before an upgrade
   podnas snapshot create data before-upgrade

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -19,7 +20,9 @@ const snapshotListLong = `List the snapshots of a volume, or of all volumes, the
 
 AGE is since the moment that a snapshot has. FILES and BYTES are those of the snapshot by itself; most of its blocks
 are also the volume's, and take no space of their own until they are changed there. A snapshot is "ready", or "taking"
-until it is complete. A volume that was deleted keeps its snapshots, and the list says so.
+until it is complete. A volume that was deleted keeps its snapshots, and the list says so. SCHEDULED (-o wide) has the kinds
+of a snapshot that podnas has taken by the volume's schedule; PROMISED is the room for what may change after one that somebody
+has asked for.
 
 -o name prints the names alone, or without a VOLUME each volume and name.`
 
@@ -76,7 +79,7 @@ func printSnapshots(out io.Writer, p painter, list []control.Snapshot, wide bool
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	header := []string{"VOLUME", "NAME", "AGE", "FILES", "BYTES", p.paint(noColour, "STATE")}
 	if wide {
-		header = append(header, "SIZE", "CREATED", "TOOK", "VOLUME-ID")
+		header = append(header, "PROMISED", "SCHEDULED", "SIZE", "CREATED", "TOOK", "VOLUME-ID")
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for i := range list {
@@ -90,7 +93,7 @@ func printSnapshots(out io.Writer, p painter, list []control.Snapshot, wide bool
 		}
 		row := []string{of, s.Name, snapshotAge(s), volume.FormatCount(s.Files, ""), volume.FormatSize(s.Bytes), p.paint(colour, s.State)}
 		if wide {
-			row = append(row, volume.FormatSize(s.Size), createdAt(s), tookOf(s), fmt.Sprintf("%016x", s.VolumeID))
+			row = append(row, volume.FormatSize(s.Reserve), cmp.Or(strings.Join(s.Scheduled, ","), "-"), volume.FormatSize(s.Size), createdAt(s), tookOf(s), fmt.Sprintf("%016x", s.VolumeID))
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
@@ -117,6 +120,17 @@ func tookOf(s *control.Snapshot) string {
 		return "-"
 	}
 	return max(0, s.Completed.Sub(s.Created)).Round(time.Millisecond).String()
+}
+
+// promisedFor says which room is promised for what a snapshot may come to take.
+func promisedFor(s *control.Snapshot) string {
+	switch {
+	case len(s.Scheduled) > 0:
+		return "nothing: it is deleted when the disk fills up"
+	case s.State == control.SnapshotTaking:
+		return ""
+	}
+	return volume.FormatSize(s.Reserve) + " of the disk, for what changes after it"
 }
 
 func newSnapshotShowCommand(cfg *volumeConfig) *cobra.Command {
@@ -181,9 +195,11 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"State:", state},
 		{"Moment:", created},
 		{"Took:", tookOf(&s.Snapshot)},
+		{"Scheduled:", strings.Join(s.Scheduled, ", ")},
 		{"Files:", volume.FormatCount(s.Files, "")},
 		{"Bytes:", volume.FormatSize(s.Bytes) + ", mostly shared with the volume"},
 		{"Unchanged:", unchangedText(s.Linked)},
+		{"Promised:", promisedFor(&s.Snapshot)},
 		{"Size:", volume.FormatSize(s.Size) + ", the volume's limit at that moment"},
 		{"Directory:", directory},
 		{"Clients find it:", clients},

@@ -42,7 +42,7 @@ func TestSnapshotCommands(t *testing.T) {
 			{name: "show for programs", command: "snapshot show data first -o yaml", stdout: "directory: " + root + "/.podnas/snapshots/"},
 			{name: "show another", command: "snapshot show data frist", code: 3, err: `did you mean "first"?: see 'podnas snapshot list data'`},
 			{name: "volumes say how many", command: "volume list", stdout: "QUOTA    SNAPSHOTS\n"},
-			{name: "the volume says how many", command: "volume show data", stdout: "3, see 'podnas snapshot list data'"},
+			{name: "the volume says how many", command: "volume show data", stdout: "3 with at most 0, see 'podnas snapshot list data'"},
 			{name: "copy", command: "volume copy data copy --snapshot first", stdout: "name: copy\n", stderr: "volume copy is ready: 1Mi"},
 			{name: "show the copy", command: "volume show copy", stdout: "snapshot first of data"},
 			{name: "create a volume of it", command: "volume create copy-2 --size 2Mi --from data --snapshot second", stdout: "name: copy-2\n"},
@@ -55,6 +55,17 @@ func TestSnapshotCommands(t *testing.T) {
 			{name: "diff of nothing", command: "snapshot diff dta first", code: 3, err: `did you mean "data"`},
 			{name: "diff of one", command: "snapshot diff data", code: 2, err: "A is missing"},
 			{name: "diff as a table alone", command: "snapshot diff data first -o yaml", code: 2, err: "-o table, json"},
+			{name: "no setting", command: "volume set data", code: 2, err: "say what to change, for example --snapshots hourly=24,daily=7"},
+			{name: "a bad schedule", command: "volume set data --snapshots hourly=0", code: 2, err: "leave hourly out"},
+			{name: "a schedule of nothing", command: "volume set dta --snapshots hourly=2", code: 3, err: "see 'podnas volume list --all'"},
+			{name: "set a schedule", command: "volume set data --snapshots hourly=2,yearly=1", stdout: "volume data now keeps these snapshots: hourly=2,yearly=1\n", stderr: "-"},
+			{name: "show the schedule", command: "volume show data", stdout: "hourly=2,yearly=1; the next in "},
+			{name: "show the schedule to programs", command: "volume show data -o json", stdout: `"yearly": 1`},
+			{name: "set none", command: "volume set data --snapshots none", stdout: "those that there are stay\n", stderr: "-"},
+			{name: "set a promise", command: "volume set data --snapshot-reserve 20%", stdout: "for a snapshot of volume data, 20% of what it uses is promised from now on\n"},
+			{name: "set a bad promise", command: "volume set data --snapshot-reserve 2Gi", code: 2, err: "a smaller percentage"},
+			{name: "create one with a schedule", command: "volume create daily --size 1Mi --snapshots daily=7", stdout: "name: daily\n"},
+			{name: "show it", command: "volume show daily", stdout: "daily=7; the next in "},
 			{name: "delete unasked", command: "snapshot delete data first", code: 2, err: "use --yes"},
 			{name: "delete", command: "snapshot delete data first --yes", stdout: "snapshot first of volume data is deleted: its files are removed in the background\n"},
 			{name: "delete again", command: "snapshot delete data first --yes", code: 3, err: "no such snapshot"},
@@ -112,6 +123,9 @@ func TestSnapshotsOnExt4(t *testing.T) {
 		step{command: "volume create data --size 1Mi", stdout: "name: data\n"}.run(t)
 		step{command: "snapshot create data", code: 2, err: "it needs XFS (with reflink=1) or btrfs. Put podnas's disk on one of these, or use podnas serve --disk-image", stdout: "-"}.run(t)
 		step{command: "snapshot list data", stdout: "-", stderr: "there are no snapshots"}.run(t)
+		step{command: "volume set data --snapshots daily=1", code: 2, err: "there can be no snapshots by a schedule: the disk can't share blocks", stdout: "-"}.run(t)
+		step{command: "volume create other --size 1Mi --snapshots daily=1", code: 2, err: "or use podnas serve --disk-image", stdout: "-"}.run(t)
+		step{command: "volume set data --snapshots none", stdout: "no more snapshots"}.run(t)
 	})
 }
 

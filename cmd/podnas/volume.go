@@ -61,6 +61,7 @@ func newVolumeCommand() *cobra.Command {
 		{newListCommand(&cfg), cobra.NoFileCompletions},
 		{newShowCommand(&cfg), cfg.completeVolumes(false, all...)},
 		{newResizeCommand(&cfg), cfg.completeVolumes(false, served...)},
+		{newSetCommand(&cfg), cfg.completeVolumes(false, served...)},
 		{newDeleteCommand(&cfg), cfg.completeVolumes(true, all...)},
 		{newArchiveCommand(&cfg), cfg.completeVolumes(true, served...)},
 		{newAdoptCommand(&cfg), cfg.completeVolumes(false, kept...)},

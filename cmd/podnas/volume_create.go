@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 )
 
@@ -52,6 +53,7 @@ func parameterFlags() map[string]string {
 		"root-squash": "rootSquash", "all-squash": "allSquash", "anon-uid": "anonUid", "anon-gid": "anonGid",
 		"allowed-clients": "allowedClients", "read-only": "readOnly", "sync": "sync",
 		"on-delete": "onDelete", "overcommit": "overcommit", "bytes-per-inode": "bytesPerInode",
+		"snapshots": provisioner.SnapshotsParameter, "snapshot-reserve": provisioner.SnapshotReserveParameter,
 	}
 }
 
@@ -136,6 +138,8 @@ func (c *createConfig) addFlags(f *pflag.FlagSet) {
 	f.Bool("sync", true, "changes of names and attributes are on the disk before they are answered")
 	f.String("on-delete", "", "what happens to the files when it is deleted, an `ACTION`: delete, archive or retain (default delete)")
 	f.String("overcommit", "", "limit of the sum of all sizes, a `FACTOR` of the disk's size, instead of serve's --overcommit")
+	f.String("snapshots", "", "snapshots that are taken by themselves, a `SCHEDULE`: hourly=24,daily=7,weekly=4 (default none)")
+	f.String("snapshot-reserve", "", "promise this `PART` of what it uses for each snapshot that is not scheduled (default 100%)")
 	f.StringVar(&c.request.StorageClass, "storage-class", "", "storageClassName of the PersistentVolume, a `CLASS`")
 	f.StringSliceVar(&c.accessModes, "access-modes", nil, "access `MODES` of the PersistentVolume (default ReadWriteMany)")
 	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, in addition to podnas's own; with nfsvers=3\nit mounts with that version")

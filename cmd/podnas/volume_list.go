@@ -243,7 +243,7 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 		header = append(header, "SNAPSHOTS")
 	}
 	if wide {
-		header = append(header, "FILES", "ON-DELETE", "OPTIONS", "AGE")
+		header = append(header, "SNAPSHOT-BYTES", "FILES", "ON-DELETE", "OPTIONS", "AGE")
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
@@ -266,7 +266,7 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 			if !v.Created.IsZero() {
 				since = age(v.Created)
 			}
-			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), since)
+			row = append(row, volume.FormatSize(v.SnapshotBytes), files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), since)
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
@@ -124,6 +125,7 @@ func printVolume(out io.Writer, s shown) error {
 		{"On delete:", onDelete(v)},
 		{"Copy of:", copyOf(v)},
 		{"Snapshots:", snapshotsOf(v)},
+		{"Schedule:", scheduleOf(v)},
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
 		{"Created:", created(v)},
 		{"Mount:", cmp.Or(s.Mount, "-")},
@@ -146,7 +148,28 @@ func snapshotsOf(v control.Volume) string {
 	if v.Snapshots == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d, see 'podnas snapshot list %s'", v.Snapshots, v.Name)
+	said := fmt.Sprintf("%d with at most %s", v.Snapshots, volume.FormatSize(v.SnapshotBytes))
+	if v.SnapshotsReserved > 0 {
+		said += fmt.Sprintf(", of which %s is promised", volume.FormatSize(v.SnapshotsReserved))
+	}
+	return said + ", see 'podnas snapshot list " + v.Name + "'"
+}
+
+// scheduleOf says which snapshots are taken by themselves, and when.
+func scheduleOf(v control.Volume) string {
+	said := v.Schedule.String()
+	if s := v.Scheduled; s != nil {
+		if !s.Last.IsZero() {
+			said += fmt.Sprintf("; the last %s ago", age(s.Last))
+		}
+		switch {
+		case s.Problem != "":
+			said += "; " + s.Problem
+		case time.Until(s.Next) > 0:
+			said += fmt.Sprintf("; the next in %s", duration.HumanDuration(time.Until(s.Next)))
+		}
+	}
+	return said
 }
 
 // created is "-" if the record of the volume can't be read.

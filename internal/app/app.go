@@ -131,6 +131,12 @@ func (a *App) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	group.Go(func() error { return a.claims.run(provisioning) })
+	for _, keep := range []func(context.Context){a.store.RunSchedules, a.store.KeepRoom} {
+		group.Go(func() error {
+			keep(serving)
+			return nil
+		})
+	}
 	group.Go(func() error { return serveCommands(provisioning, a.claims.made, a.Root, a.commands(found)) })
 	return group.Wait()
 }

@@ -20,6 +20,12 @@ var errNoClones = errors.New("the disk can't share blocks between files, for whi
 
 // CheckSnapshots implements volume.Snapshotter. What is not known, as on a full disk, taking the snapshot tells.
 func (e exporter) CheckSnapshots(v volume.Volume) error {
+	if v.ID == 0 {
+		if !exports.HasClones(e.Root) {
+			return errNoClones
+		}
+		return nil
+	}
 	served, err := e.begin(v)
 	if err != nil {
 		return err

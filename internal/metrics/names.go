@@ -16,9 +16,14 @@ var (
 	volumeFiles      = desc("volume_files", "Files, directories and everything else in a volume. Missing if not counted.", "volume", "namespace", "claim")
 	volumeFilesLimit = desc("volume_files_limit", "Maximum number of files of a volume. Missing if it is not enforced.", "volume", "namespace", "claim")
 
+	volumeSnapshots     = desc("volume_snapshots", "Complete snapshots of a volume.", "volume", "namespace", "claim")
+	volumeSnapshotBytes = desc("volume_snapshot_bytes", "What the snapshots of a volume hold at most, as if they shared nothing with each other and the volume.", "volume", "namespace", "claim")
+	volumeScheduled     = desc("volume_snapshot_last_success_timestamp_seconds", "Moment of the latest snapshot that a volume's schedule has taken. Missing before the first, and without a schedule.", "volume", "namespace", "claim")
+	volumeScheduleFails = desc("volume_snapshot_schedule_failing", "1 if the last scheduled snapshot of a volume could not be taken, or is late; else 0. Missing without a schedule.", "volume", "namespace", "claim")
+
 	diskSize           = desc("disk_size_bytes", "Size of the disk.")
 	diskFree           = desc("disk_free_bytes", "Free space on the disk.")
-	diskPromised       = desc("disk_promised_bytes", "Sum of the sizes of all volumes, archived and retained ones too.")
+	diskPromised       = desc("disk_promised_bytes", "Sum of the sizes of all volumes, archived and retained ones too, and of what is promised for snapshots.")
 	diskInodes         = desc("disk_inodes", "Total inodes of the disk. Missing if the file system has no limit.")
 	diskInodesFree     = desc("disk_inodes_free", "Free inodes of the disk.")
 	diskInodesPromised = desc("disk_promised_inodes", "Sum of the file limits of all volumes, archived and retained ones too.")
@@ -27,6 +32,7 @@ var (
 	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).", "operation")
 	failures   = desc("volume_operation_failures_total", "Failed operations on volumes. Most are retried, and each failure counts.", "operation")
 	snapshots  = desc("snapshots", "Complete snapshots of all volumes, deleted volumes too.")
+	given      = desc("snapshots_deleted_for_room_total", "Scheduled snapshots that were deleted because the disk filled up.")
 	copied     = desc("volume_copied_bytes", "Bytes copied so far by a running copy.", "volume")
 	trash      = desc("trash_volumes", "Deleted volumes whose files are not removed yet.")
 	trashBytes = desc("trash_bytes", "Disk usage of deleted volumes. Missing if the kernel does not count it.")

@@ -21,8 +21,9 @@ type store struct {
 func (s *store) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
 		volumes, volumeSize, volumeUsed, volumeFiles, volumeFilesLimit,
+		volumeSnapshots, volumeSnapshotBytes, volumeScheduled, volumeScheduleFails,
 		diskSize, diskFree, diskPromised, diskInodes, diskInodesFree, diskInodesPromised,
-		operations, failures, snapshots, copied, trash, trashBytes, reconciled, standsAside,
+		operations, failures, snapshots, given, copied, trash, trashBytes, reconciled, standsAside,
 	} {
 		ch <- d
 	}
@@ -53,10 +54,13 @@ func (s *store) volumes(o out) {
 	if err != nil {
 		s.log.Warn("metrics: what volumes use is not known", "err", err)
 	}
+	taken := s.SnapshotUses()
 	for i := range known {
 		v := &known[i]
 		labels := labelsOf(v)
 		o.gauge(volumeSize, float64(v.Size), labels...)
+		o.gauge(volumeSnapshots, float64(taken[v.ID].Count), labels...)
+		o.gauge(volumeSnapshotBytes, float64(taken[v.ID].Bytes), labels...)
 		if u, counted := usages[v.Name]; counted {
 			o.gauge(volumeUsed, float64(u.Bytes), labels...)
 			o.gauge(volumeFiles, float64(u.Inodes), labels...)
@@ -65,6 +69,7 @@ func (s *store) volumes(o out) {
 			}
 		}
 	}
+	s.schedules(o)
 	copies := s.Copies()
 	for _, c := range copies {
 		o.gauge(copied, float64(c.Bytes), c.Name)
@@ -82,6 +87,19 @@ func (s *store) volumes(o out) {
 	}
 	for state, n := range states {
 		o.gauge(volumes, float64(n), state)
+	}
+}
+
+func (s *store) schedules(o out) {
+	for _, kept := range s.Schedules() {
+		labels, fails := labelsOf(&kept.Volume), 0.0
+		if !kept.Last.IsZero() {
+			o.gauge(volumeScheduled, float64(kept.Last.Unix()), labels...)
+		}
+		if kept.Problem() != "" {
+			fails = 1
+		}
+		o.gauge(volumeScheduleFails, fails, labels...)
 	}
 }
 
@@ -108,6 +126,8 @@ func (s *store) operations(o out) {
 	}
 	kept, _ := s.Snapshots("") // of all there is no error
 	o.gauge(snapshots, float64(len(kept)))
+	_, deletedForRoom := s.Given(0)
+	o.count(given, uint64(deletedForRoom))
 	deleted, err := s.Trash()
 	o.gauge(trash, float64(deleted.Volumes))
 	switch {

@@ -113,7 +113,7 @@ func TestDiskMetrics(t *testing.T) {
 		return controller.Report{Time: time.Unix(1000, 0), StandsAside: "another podnas"}
 	}
 	want := `
-# HELP podnas_disk_promised_bytes Sum of the sizes of all volumes, archived and retained ones too.
+# HELP podnas_disk_promised_bytes Sum of the sizes of all volumes, archived and retained ones too, and of what is promised for snapshots.
 # TYPE podnas_disk_promised_bytes gauge
 podnas_disk_promised_bytes 4.194304e+06
 # HELP podnas_reconcile_last_success_timestamp_seconds Time of the last comparison of the disk with the cluster.

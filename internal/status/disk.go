@@ -15,6 +15,7 @@ type diskUse struct {
 	// still being counted.
 	uncounted, partial bool
 	keptUnknown        bool // the usage of a deleted volume is unknown
+	snapshots          bool // there are some, which nobody counts
 }
 
 // share is a part of the disk.
@@ -42,8 +43,11 @@ func (u *diskUse) shares(space volume.Space) []share {
 			parts = append(parts, share{Class: "kept", Name: "of deleted volumes", Bytes: kept})
 		}
 		others := share{Class: "others", Name: "others", Bytes: used - volumes - kept}
+		if u.snapshots {
+			others.Name = "snapshots and others"
+		}
 		if u.keptUnknown {
-			others.Name = "others, and what is kept of deleted volumes"
+			others.Name += ", and what is kept of deleted volumes"
 		}
 		parts = append(parts, others, free)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,11 +45,20 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 	return quota.Usage{Bytes: (used*v.Size + 99) / 100, Inodes: used, Limit: quota.Limit{Bytes: v.Size, Inodes: 100}}
 }
 
+// snapshots takes empty ones.
+type snapshots struct{ volume.Snapshotter }
+
+func (snapshots) CheckSnapshots(volume.Volume) error        { return nil }
+func (snapshots) ShowSnapshots(volume.Volume, string) error { return nil }
+func (snapshots) TakeSnapshot(_ context.Context, _ volume.Volume, work *os.File, _ *volume.EarlierSnapshot, _ *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
+	return volume.SnapshotTaken{Cut: time.Now(), Files: 3, Bytes: 5 << 20}, os.Mkdir(filepath.Join(work.Name(), "tree"), 0o700)
+}
+
 // newStatus makes a Status of volumes with these claims, by their names.
 func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)) *Status {
 	t.Helper()
 	e := exporter{table: &exports.Table{}, root: t.TempDir(), used: map[string]int64{}}
-	store, err := volume.Open(volume.Config{Root: e.root, Exports: e, Counter: e, Log: slog.New(slog.DiscardHandler)})
+	store, err := volume.Open(volume.Config{Root: e.root, Exports: e, Counter: e, Snapshots: snapshots{}, Log: slog.New(slog.DiscardHandler)})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })
 	for _, spec := range specs {
@@ -134,6 +144,39 @@ func TestOnlyReads(t *testing.T) {
 	// What the policy forbids is not there, or the page would not look as it should.
 	if found := regexp.MustCompile(`(?i)<style|\sstyle=|<script[^>]*>[^<]|\son[a-z]+=`).FindString(body(t, s)); found != "" {
 		t.Errorf("the page has %q, which its policy forbids", found)
+	}
+}
+
+// The page of all volumes says what snapshots there are, and that of a volume when the next one is taken, or why it is not.
+func TestSnapshotsOnPage(t *testing.T) {
+	s := newStatus(t, []volume.Spec{{Name: "v", Size: 1 << 20, Schedule: volume.Schedule{Daily: 7, Yearly: 1}}, {Name: "w", Size: 1 << 20}}, nil)
+	if text := body(t, s); strings.Contains(text, "snapshot") {
+		t.Error("without one the page tells of snapshots")
+	}
+	for range 2 {
+		_, err := s.cfg.Store.CreateSnapshot(t.Context(), "v", "")
+		mustDo(t, err)
+		time.Sleep(time.Second) // the page is made once a second
+	}
+	wants(t, body(t, s), "<small>2 snapshots, the latest ", ", with at most 10 MiB</small>", "snapshots and others")
+	wants(t, get(t, s, http.MethodGet, "/volume/v").Body.String(), "<dd>2 snapshots, the latest ", ", with at most 10 MiB</dd>", "<dd>daily=7, yearly=1: the next in ")
+	if text := get(t, s, http.MethodGet, "/volume/w").Body.String(); strings.Contains(text, "Schedule") {
+		t.Error("a volume without snapshots tells of a schedule")
+	}
+	now := time.Now()
+	for _, tt := range []struct {
+		kept volume.Scheduled
+		want string
+	}{
+		{volume.Scheduled{Next: now.Add(3 * time.Minute)}, "hourly=2: the next in 3 min"},
+		{volume.Scheduled{Next: now}, "hourly=2"},
+		{volume.Scheduled{Err: errors.New("<the disk is broken>")}, "hourly=2: the last one could not be taken: <the disk is broken>"},
+		{volume.Scheduled{Late: true}, "hourly=2: one is due for more than an hour"},
+	} {
+		tt.kept.Volume.Schedule = volume.Schedule{Hourly: 2}
+		if got := describeSchedule(&tt.kept, now); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
 	}
 }
 

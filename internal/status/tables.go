@@ -114,7 +114,7 @@ func volumeUse(v *volumeView) g.Node {
 	if v.Partial {
 		files = "being counted"
 	}
-	return g.Group{useBar(&v.Use), g.If(files != "", h.Small(g.Text(files)))}
+	return g.Group{useBar(&v.Use), g.If(files != "", h.Small(g.Text(files))), g.If(v.Snapshots != "", h.Small(g.Text(v.Snapshots)))}
 }
 
 // seenBy are the clients of a volume.

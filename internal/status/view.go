@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maruel/natural"
@@ -69,6 +70,8 @@ type volumeView struct {
 	Clients                         []seenView
 	Calls, Read, Written            string // per second
 	Partial                         bool   // it is still being counted
+	Snapshots                       string // what they are; empty: there are none
+	Schedule                        string // of them, and how it is kept; empty: there is none
 
 	record volume.Volume
 	served bool // clients can reach it
@@ -166,8 +169,15 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 	for _, v := range s.cfg.Exports.Volumes() {
 		exported[v.ID] = &v.Served
 	}
+	taken := s.cfg.Store.SnapshotUses()
+	use.snapshots = len(taken) > 0
+	scheduled := map[uint64]string{}
+	for _, kept := range s.cfg.Store.Schedules() {
+		scheduled[kept.Volume.ID] = describeSchedule(&kept, now)
+	}
 	for _, v := range s.cfg.Store.List() {
 		view := describe(v, volume.Ready)
+		view.Snapshots, view.Schedule = describeSnapshots(taken[v.ID], now), scheduled[v.ID]
 		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
 			view.count(&u)
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
@@ -269,6 +279,26 @@ func describe(v volume.Volume, state string) volumeView {
 		view.Class = m.StorageClassName
 	}
 	return view
+}
+
+// describeSnapshots says what the snapshots of a volume are.
+func describeSnapshots(u volume.SnapshotUse, now time.Time) string {
+	if u.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, the latest %s, with at most %s", volume.FormatCount(u.Count, "snapshot"), agoWords(ago(now.Sub(u.Newest))), formatBytes(float64(u.Bytes)))
+}
+
+// describeSchedule says which snapshots of a volume are taken, and when.
+func describeSchedule(kept *volume.Scheduled, now time.Time) string {
+	text := strings.ReplaceAll(kept.Volume.Schedule.String(), ",", ", ")
+	if problem := kept.Problem(); problem != "" {
+		return text + ": " + problem
+	}
+	if wait := kept.Next.Sub(now); wait >= time.Second {
+		text += ": the next in " + ago(wait)
+	}
+	return text
 }
 
 // nameOf is a client's name on the page.

@@ -88,7 +88,7 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 		)),
 		section("about", "This volume", facts(
 			say("Volume", v.Name), say("Claim", v.Claim), say("Class", v.Class), say("State", v.State),
-			say("A copy of", v.Source), say("Directory", v.Path), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
+			say("A copy of", v.Source), say("Snapshots", v.Snapshots), say("Schedule", v.Schedule), say("Directory", v.Path), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
 			fact{"Mount", mount}, fact{"More", command("command-show", "tells more of the volume", "podnas volume show "+v.Name)},
 		)),
 	}

@@ -115,7 +115,7 @@ func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error)
 		return Volume{}, err
 	}
 	s.mu.Lock()
-	r := &record{State: ready, Volume: v, unknown: s.records[name].unknown, unserved: s.records[name].unserved}
+	r := &record{State: ready, Volume: v, unknown: s.records[name].unknown, unserved: s.records[name].unserved, Restoring: s.records[name].Restoring}
 	s.mu.Unlock()
 	if err := s.write(r); err != nil {
 		return Volume{}, fmt.Errorf("change volume %s: %w", name, err)

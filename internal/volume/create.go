@@ -43,6 +43,9 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	if err := s.exports.Check(spec.Options); err != nil {
 		return Volume{}, false, err
 	}
+	if err := s.checkSchedule(Volume{Name: spec.Name, Schedule: spec.Schedule}); err != nil {
+		return Volume{}, false, err
+	}
 	unlock, err := s.names.lock(ctx, spec.Name)
 	if err != nil {
 		return Volume{}, false, err
@@ -101,18 +104,20 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 
 func newRecord(state state, spec *Spec) *record {
 	return &record{State: state, Volume: Volume{
-		ID:             newID(),
-		Name:           spec.Name,
-		Path:           spec.Path,
-		Size:           spec.Size,
-		BytesPerInode:  spec.BytesPerInode,
-		Options:        spec.Options,
-		OnDelete:       spec.OnDelete,
-		Source:         spec.Source,
-		SourceSnapshot: spec.SourceSnapshot,
-		Claim:          spec.Claim,
-		Manifest:       spec.Manifest,
-		Created:        time.Now().UTC().Truncate(time.Second),
+		ID:              newID(),
+		Name:            spec.Name,
+		Path:            spec.Path,
+		Size:            spec.Size,
+		BytesPerInode:   spec.BytesPerInode,
+		Options:         spec.Options,
+		Schedule:        spec.Schedule,
+		SnapshotReserve: spec.SnapshotReserve,
+		OnDelete:        spec.OnDelete,
+		Source:          spec.Source,
+		SourceSnapshot:  spec.SourceSnapshot,
+		Claim:           spec.Claim,
+		Manifest:        spec.Manifest,
+		Created:         time.Now().UTC().Truncate(time.Second),
 	}}
 }
 
@@ -193,10 +198,12 @@ func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
 	return nil
 }
 
-// promisedLocked is the sum of all sizes, and promisedInodes that of all inode limits.
+// promisedLocked is the sum of all sizes and of what is promised for snapshots, and promisedInodes that of all inode limits.
 //
 // +checklocks:s.mu
-func (s *Store) promisedLocked() int64 { return s.sumLocked(func(r *record) int64 { return r.Size }) }
+func (s *Store) promisedLocked() int64 {
+	return s.sumLocked(func(r *record) int64 { return r.Size }) + s.promisedToSnapshotsLocked()
+}
 
 // +checklocks:s.mu
 func (s *Store) promisedInodesLocked() int64 {
@@ -305,6 +312,7 @@ func (s *Store) enter(r *record, state state) error {
 	s.mu.Lock()
 	*r = next
 	s.mu.Unlock()
+	s.wakeSchedules()
 	return nil
 }
 

@@ -106,7 +106,7 @@ func readJSON(dir *os.Root, name string, v any) error {
 // check refuses a record that was edited or damaged, so that it can't refer to a
 // wrong directory.
 func (r *record) check() error {
-	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete}
+	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete, Schedule: r.Schedule, SnapshotReserve: r.SnapshotReserve}
 	if err := spec.validate(); err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (s *Store) restore(ctx context.Context, r *restoring, safely bool) error {
 // takeSafety takes the snapshot of what the volume has.
 func (s *Store) takeSafety(ctx context.Context, r *restoring) error {
 	t := &taking{
-		volume: r.volume, prefix: "before-restore-", began: time.Now().UTC(),
+		volume: r.volume, snapshotSpec: snapshotSpec{prefix: "before-restore-"}, began: time.Now().UTC(),
 		cancel: r.cancel, done: make(chan struct{}),
 	}
 	if err := s.reserveSnapshot(t); err != nil {

@@ -55,6 +55,7 @@ var (
 // Snapshotter takes snapshots of volumes that clients use. Exporter has exported them.
 type Snapshotter interface {
 	// CheckSnapshots returns nil, or why an exported volume can have no snapshots: a sentence for people that says what to do.
+	// A volume without an ID is yet to be made.
 	CheckSnapshots(v Volume) error
 	// TakeSnapshot makes a directory "tree" in the directory work, with all files of an exported volume as they are at one
 	// moment between two calls of clients, and perhaps a file "catalogue". Files that have not changed since may be those of
@@ -113,6 +114,12 @@ type Snapshot struct {
 	Bytes int64 `json:"bytes"`
 	// Linked is how many of the files are those of the snapshot before, as they had not changed.
 	Linked int64 `json:"linked,omitempty"`
+	// Reserve is what is promised for it: what it may come to take.
+	Reserve int64 `json:"reserve,omitempty"`
+	// Scheduled has the kinds of the schedule that it was taken for, "hourly" and so on. Without one, somebody has asked for it.
+	Scheduled []string `json:"scheduled,omitempty"`
+	// Expires is when a scheduled snapshot is deleted, if its volume is by then.
+	Expires time.Time `json:"expires,omitzero"`
 	// Manifest is the volume's.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
@@ -138,8 +145,9 @@ type snapshotRecord struct {
 	Disk string `json:"disk,omitempty"`
 	Snapshot
 
-	unknown  object // fields of a newer podnas
-	deleting bool   // guarded by Store.mu
+	unknown  object    // fields of a newer podnas
+	deleting bool      // guarded by Store.mu
+	expired  time.Time // when expire has first seen that; guarded by Store.mu
 }
 
 // MarshalJSON adds the checksum.
@@ -166,6 +174,9 @@ func (r *Snapshot) Catalogue() string { return path.Join(snapshotsOf(r.VolumeID)
 
 // tree is the path of the files.
 func (r *Snapshot) tree() string { return path.Join(snapshotsOf(r.VolumeID), snapshotReady, r.Name) }
+
+// volume names the volume of the snapshot by its ID, as another one may have its name.
+func (r *Snapshot) volume() string { return path.Base(snapshotsOf(r.VolumeID)) }
 
 // Directory is the path of its files, below the root of the disk.
 func (r *Snapshot) Directory() string { return r.tree() }

@@ -27,6 +27,7 @@ type copier struct {
 	middle func(context.Context) error
 
 	open     int                         // OpenFiles
+	now      func() time.Time            // of the moment of a snapshot; nil: time.Now
 	restored func(context.Context) error // of RestoreSnapshot
 
 	mu    sync.Mutex
@@ -44,6 +45,9 @@ func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, last
 		return SnapshotTaken{}, err
 	}
 	cut := time.Now()
+	if c.now != nil {
+		cut = c.now()
+	}
 	p.Cut.Store(cut.UnixNano())
 	if err := unix.Mkdirat(int(work.Fd()), snapshotTree, 0o700); err != nil {
 		return SnapshotTaken{}, err

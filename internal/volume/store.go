@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
@@ -87,21 +88,21 @@ type Config struct {
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
+	Now       func() time.Time // the clock of schedules; nil: time.Now
 	Log       *slog.Logger
 }
 
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
-	root    *os.Root
-	state   *statedir.Dir     // StateDir
-	room    *statedir.Reserve // for a full disk; nil: there is none
-	lock    *os.File
-	exports Exporter
-	choice  quota.Choice
-	quota   projects // nil: the kernel enforces no limit
-	counter Counter
-	// snapshotter is Config.Snapshots.
-	snapshotter Snapshotter
+	root        *os.Root
+	state       *statedir.Dir     // StateDir
+	room        *statedir.Reserve // for a full disk; nil: there is none
+	lock        *os.File
+	exports     Exporter
+	choice      quota.Choice
+	quota       projects // nil: the kernel enforces no limit
+	counter     Counter
+	snapshotter Snapshotter // Config.Snapshots
 	overcommit  float64
 	countOnce   bool
 	// handles and earlierHandles are those of Config.
@@ -152,6 +153,8 @@ type Store struct {
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown
+	schedules  schedules
+	giving     room
 	copySlots  *semaphore.Weighted
 	markSlot   *semaphore.Weighted
 	background context.Context // of copying, marking and emptying
@@ -186,10 +189,10 @@ func newStore(cfg Config) (*Store, error) {
 		overcommit:  cfg.Overcommit,
 		countOnce:   cfg.CountOnce,
 		handles:     cfg.Handles,
-		log:         cfg.Log,
 
 		earlierHandles: cfg.EarlierHandles,
 
+		log:         cfg.Log,
 		newIdentity: cfg.NewIdentity,
 		step:        func(string) {},
 		records:     map[string]*record{},
@@ -203,6 +206,8 @@ func newStore(cfg Config) (*Store, error) {
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},
 		wake:        make(chan struct{}, 1),
+		schedules:   newSchedules(cfg.Now),
+		giving:      room{look: make(chan struct{}, 1)},
 	}, nil
 }
 
@@ -294,7 +299,7 @@ func (s *Store) Served() []Volume {
 // Space is the usage of a disk. Sizes are bytes.
 type Space struct {
 	Size, Free int64
-	Promised   int64 // the sum of all volumes' sizes, including kept ones
+	Promised   int64 // the sum of all volumes' sizes, including kept ones, and of what is promised for snapshots
 	// Total and free inodes; 0 if there is no limit (btrfs).
 	Inodes, InodesFree uint64
 	InodesPromised     int64 // the sum of all volumes' inode limits, including kept ones

@@ -12,14 +12,32 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 )
 
+// snapshotSpec says which snapshot is to be taken.
+type snapshotSpec struct {
+	name   string // if it is empty, it becomes one by the date
+	prefix string // of a name by the date
+	// kinds are those of the schedule, if it is scheduled, and at is its time.
+	kinds []string
+	at    time.Time
+}
+
+// byDate returns a name by the date.
+func (s *snapshotSpec) byDate(now time.Time) string {
+	if len(s.kinds) > 0 {
+		return s.prefix + s.at.UTC().Format("2006-01-02-1504")
+	}
+	return s.prefix + now.Format("2006-01-02-150405")
+}
+
 // taking is a snapshot that is being taken, or the last one of a volume that could not be taken.
 type taking struct {
-	volume   Volume
-	name     string
-	prefix   string // of a name by the date
+	volume Volume
+	snapshotSpec
 	began    time.Time
 	progress SnapshotProgress
 	cancel   context.CancelCauseFunc
+	reserve  int64 // what is promised for it
+	capacity int64 // of the disk, if that matters for the promise
 
 	done  chan struct{} // closed when it has ended
 	taken Snapshot      // set before that
@@ -37,7 +55,7 @@ func (t *taking) ended() bool {
 
 func (t *taking) underWay() SnapshotUnderWay {
 	u := SnapshotUnderWay{Began: t.began, Snapshot: Snapshot{
-		Name: t.name, Volume: t.volume.Name, VolumeID: t.volume.ID, Size: t.volume.Size,
+		Name: t.name, Scheduled: t.kinds, Volume: t.volume.Name, VolumeID: t.volume.ID, Size: t.volume.Size,
 		Files: t.progress.Files.Load(), Bytes: t.progress.Bytes.Load(),
 	}}
 	if cut := t.progress.Cut.Load(); cut != 0 {
@@ -62,10 +80,16 @@ func (s *Store) outcomeLocked(t *taking) error {
 // it gets one by the date. If ctx ends before that, or the volume is deleted, nothing is left of the snapshot. Its errors
 // are those of StartSnapshot, or of the disk.
 func (s *Store) CreateSnapshot(ctx context.Context, volume, name string) (Snapshot, error) {
-	t, err := s.startSnapshot(ctx, volume, name)
+	t, err := s.startSnapshot(ctx, volume, snapshotSpec{name: name})
 	if err != nil {
 		return Snapshot{}, err
 	}
+	err = s.awaitTaking(ctx, t)
+	return t.taken, err
+}
+
+// awaitTaking waits for the end of a snapshot that is being taken, which it ends with ctx, and returns its error.
+func (s *Store) awaitTaking(ctx context.Context, t *taking) error {
 	defer context.AfterFunc(ctx, func() { t.cancel(context.Cause(ctx)) })()
 	<-t.done
 	s.mu.Lock()
@@ -73,23 +97,23 @@ func (s *Store) CreateSnapshot(ctx context.Context, volume, name string) (Snapsh
 	if s.takings[t.volume.ID] == t {
 		delete(s.takings, t.volume.ID)
 	}
-	return t.taken, t.err
+	return t.err
 }
 
 // StartSnapshot begins to take a snapshot in the background. GetSnapshot returns a *TakingError until the snapshot is
 // complete, and DeleteSnapshot ends the taking. Its errors are ErrSnapshotName, ErrUnsupported, ErrNotFound, ErrExists, and
 // ErrBusy if a snapshot of the volume is being taken, or the volume is in no state for one.
 func (s *Store) StartSnapshot(ctx context.Context, volume, name string) (SnapshotUnderWay, error) {
-	t, err := s.startSnapshot(ctx, volume, name)
+	t, err := s.startSnapshot(ctx, volume, snapshotSpec{name: name})
 	if err != nil {
 		return SnapshotUnderWay{}, err
 	}
 	return t.underWay(), nil
 }
 
-func (s *Store) startSnapshot(ctx context.Context, volume, name string) (*taking, error) {
-	if name != "" {
-		if err := checkSnapshotName(name); err != nil {
+func (s *Store) startSnapshot(ctx context.Context, volume string, spec snapshotSpec) (*taking, error) {
+	if spec.name != "" {
+		if err := checkSnapshotName(spec.name); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +134,11 @@ func (s *Store) startSnapshot(ctx context.Context, volume, name string) (*taking
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	background, cancel := context.WithCancelCause(s.background)
-	t := &taking{volume: v, name: name, began: time.Now().UTC(), cancel: cancel, done: make(chan struct{}), err: context.Canceled}
+	t := &taking{volume: v, snapshotSpec: spec, began: time.Now().UTC(), cancel: cancel, done: make(chan struct{}), err: context.Canceled}
+	if err := s.findRoom(t); err != nil {
+		cancel(err)
+		return nil, err
+	}
 	if err := s.reserveSnapshot(t); err != nil {
 		cancel(err)
 		return nil, err
@@ -165,7 +193,7 @@ func (s *Store) reserveSnapshot(t *taking) error {
 			t.volume.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
 	}
 	if t.name == "" {
-		byDate := t.prefix + t.began.Format("2006-01-02-150405")
+		byDate := t.byDate(t.began)
 		t.name = byDate
 		for n := 2; s.snapshotTakenLocked(t.volume.ID, t.name); n++ {
 			t.name = fmt.Sprintf("%s-%d", byDate, n)
@@ -173,6 +201,10 @@ func (s *Store) reserveSnapshot(t *taking) error {
 	}
 	if s.snapshotTakenLocked(t.volume.ID, t.name) {
 		return fmt.Errorf("snapshot %s of volume %s: %w", t.name, t.volume.Name, ErrExists)
+	}
+	var noSpace *NoSpaceError
+	if err := s.promiseLocked(t.reserve, t.capacity, s.overcommit); t.reserve > 0 && errors.As(err, &noSpace) {
+		return &SnapshotSpaceError{t.volume.Name, *noSpace}
 	}
 	s.takings[t.volume.ID] = t
 	return nil
@@ -195,6 +227,7 @@ func (s *Store) snapshotTakenLocked(id uint64, name string) bool {
 func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	r := &snapshotRecord{Disk: s.instance.Identity, Snapshot: Snapshot{
 		Name: t.name, Volume: t.volume.Name, VolumeID: t.volume.ID, Size: t.volume.Size, Manifest: t.volume.Manifest,
+		Scheduled: t.kinds,
 	}}
 	err := s.makeSnapshotTree(ctx, t, r)
 	if err == nil {
@@ -218,6 +251,9 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	s.mu.Unlock()
 	if first {
 		s.showSnapshots(t.volume)
+	}
+	if len(r.Scheduled) > 0 {
+		s.wakeRoom()
 	}
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
 		"linked", r.Linked, "at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
@@ -245,6 +281,10 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	s.step("snapshot's tree is made")
 	r.Created, r.Completed = taken.Cut.UTC(), time.Now().UTC().Truncate(time.Millisecond)
 	r.Files, r.Bytes, r.Linked = taken.Files, taken.Bytes, taken.Linked
+	if len(t.kinds) == 0 {
+		r.Reserve = t.volume.reserveFor(r.Bytes)
+	}
+	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
 	return nil
 }
 

@@ -74,6 +74,10 @@ type Volume struct {
 	Handles string `json:"handles,omitempty"`
 	// OnDelete is what happens to the files when the volume is deleted.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
+	// Schedule says which snapshots of the volume are taken and deleted without being asked for.
+	Schedule Schedule `json:"schedule,omitzero"`
+	// SnapshotReserve is the part of what the volume uses that is promised for each snapshot, in percent; nil: the default.
+	SnapshotReserve *int `json:"snapshotReserve,omitempty"`
 	// Source is the name of the volume that this one was copied from, and SourceSnapshot that of its snapshot, if it was
 	// one.
 	Source         string `json:"source,omitempty"`
@@ -139,7 +143,10 @@ type Spec struct {
 	SourceSnapshot string
 	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
-	Manifest   json.RawMessage
+	Schedule   Schedule
+	// SnapshotReserve is that of the Volume.
+	SnapshotReserve *int
+	Manifest        json.RawMessage
 }
 
 // Kept is a deleted volume whose files were kept.
@@ -276,6 +283,14 @@ func (s *Spec) validate() error {
 	}
 	if s.Overcommit < 0 {
 		return fmt.Errorf("%w: overcommit is %g; it must not be negative", ErrInvalid, s.Overcommit)
+	}
+	if err := s.Schedule.check(); err != nil {
+		return err
+	}
+	if s.SnapshotReserve != nil {
+		if err := checkSnapshotReserve(*s.SnapshotReserve); err != nil {
+			return err
+		}
 	}
 	return validPath(s.Path)
 }

@@ -64,6 +64,7 @@ func (cfg *Config) checks(running context.Context) []doctor.Check {
 		{Source: "disk", Name: "records", Every: seldom, Run: some(func() []doctor.Result { return records(cfg.Store) })},
 		{Source: "disk", Name: "syncs", Live: true, Run: one(func() doctor.Result { return syncs(cfg.FailedSyncs()) })},
 		{Source: "volumes", Name: "volumes", Live: true, Run: some(func() []doctor.Result { return volumes(cfg.Store) })},
+		{Source: "volumes", Name: "snapshots", Live: true, Run: some(func() []doctor.Result { return schedules(cfg.Store.Schedules()) })},
 		{Source: "claims", Name: "claims", Live: true, Run: some(cfg.Claims)},
 		{Source: "process", Name: "engine", Every: rarely, Run: one(func() doctor.Result { return doctor.Good("%s: %s", p.Engine, p.EngineWhy) })},
 		{Source: "process", Name: "quota", Every: rarely, Run: one(func() doctor.Result { return limits(p) })},

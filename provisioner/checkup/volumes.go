@@ -49,6 +49,29 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 	return []doctor.Result{r}
 }
 
+// schedules says whose snapshots are not taken as their schedules say. It returns nothing without a schedule.
+func schedules(all []volume.Scheduled) []doctor.Result {
+	var results []doctor.Result
+	for i := range all {
+		problem := all[i].Problem()
+		if problem == "" {
+			continue
+		}
+		v := &all[i].Volume
+		r := doctor.Warn("podnas tries again; what the reason says has to be done, and its log has more. For no snapshots of the volume: podnas volume set "+v.Name+" --snapshots none",
+			"its scheduled snapshots (%s) are not taken: %s", v.Schedule, problem)
+		if all[i].Late {
+			r.Status = doctor.Failed
+		}
+		r.Check, r.Volume = "volume "+v.Name, v.Name
+		results = append(results, r)
+	}
+	if len(results) == 0 && len(all) > 0 {
+		return []doctor.Result{doctor.Good("%s, and none is late", volume.FormatCount(len(all), "schedule"))}
+	}
+	return results
+}
+
 // versions checks that volumes which mount with NFSv4 can be: notServed is why that is not
 // served, or nil.
 func versions(store *volume.Store, notServed error) doctor.Result {

@@ -60,6 +60,35 @@ func TestVolumes(t *testing.T) {
 	want(t, run(t, Config{Store: store}, "volumes"), "volumes", doctor.OK, "2 are served", "")
 }
 
+func TestSchedules(t *testing.T) {
+	v := volume.Volume{Name: "data", Schedule: volume.Schedule{Daily: 7}}
+	failed := errors.New("take snapshot daily of volume data: the disk is broken")
+	for _, tt := range []struct {
+		name      string
+		all       []volume.Scheduled
+		status    doctor.Status
+		check     string
+		says, fix string
+	}{
+		{"kept", []volume.Scheduled{{Volume: v}}, doctor.OK, "snapshots", "1 schedule, and none is late", ""},
+		{"failed", []volume.Scheduled{{Volume: v, Err: failed}, {Volume: volume.Volume{Name: "well"}}}, doctor.Warning, "volume data", "(daily=7) are not taken: the last one could not be taken: " + failed.Error(), "volume set data --snapshots none"},
+		{"failed for long", []volume.Scheduled{{Volume: v, Err: failed, Late: true}}, doctor.Failed, "volume data", "the disk is broken", "podnas tries again"},
+		{"late", []volume.Scheduled{{Volume: v, Late: true}}, doctor.Failed, "volume data", "due for more than an hour", "podnas tries again"},
+	} {
+		results := schedules(tt.all)
+		if len(results) != 1 {
+			t.Fatalf("%s: %+v", tt.name, results)
+		}
+		if results[0].Check == "" {
+			results[0].Check = "snapshots"
+		}
+		want(t, results, tt.check, tt.status, tt.says, tt.fix)
+	}
+	if results := schedules(nil); results != nil {
+		t.Errorf("without a schedule: %+v", results)
+	}
+}
+
 // A volume that mounts with NFSv4.1 is found where that is not served.
 func TestVersions(t *testing.T) {
 	store, _ := fixture.Store(t)

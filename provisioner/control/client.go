@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 const (
@@ -70,6 +71,16 @@ func (c *Client) Adopt(ctx context.Context, r CreateRequest) (Volume, error) {
 // resized with force.
 func (c *Client) Resize(ctx context.Context, name string, size, bytesPerInode int64, force bool) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodPatch, "/v1/volume", url.Values{"name": {name}}, resizeRequest{Size: size, BytesPerInode: bytesPerInode, Force: force})
+}
+
+// SetSnapshotReserve changes which part of what a volume uses is promised for each further snapshot, in percent.
+func (c *Client) SetSnapshotReserve(ctx context.Context, name string, percent int) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPatch, "/v1/settings", url.Values{"name": {name}}, settings{SnapshotReserve: &percent})
+}
+
+// SetSchedule changes which snapshots of a volume are taken without being asked for.
+func (c *Client) SetSchedule(ctx context.Context, name string, to volume.Schedule) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPatch, "/v1/settings", url.Values{"name": {name}}, settings{Schedule: &to})
 }
 
 // Delete deletes a volume, according to its OnDelete. A volume that belongs to a

@@ -46,9 +46,22 @@ type Volume struct {
 	StorageClass string `json:"storageClass,omitempty"`
 	// Snapshots is how many snapshots it has.
 	Snapshots int `json:"snapshots,omitempty"`
+	// SnapshotBytes is what they hold at most, and SnapshotsReserved what is promised for them.
+	SnapshotBytes     int64 `json:"snapshotBytes,omitempty"`
+	SnapshotsReserved int64 `json:"snapshotsReserved,omitempty"`
+	// Scheduled is how its schedule is kept, if it has one.
+	Scheduled *Scheduled `json:"scheduled,omitempty"`
 	// Clients is how many clients have made a call in the volume in the last hour; nil if it
 	// is not served.
 	Clients *int `json:"clients,omitempty"`
+}
+
+// Scheduled is how the schedule of a volume's snapshots is kept.
+type Scheduled struct {
+	Last time.Time `json:"last,omitzero"` // the moment of the latest
+	Next time.Time `json:"next,omitzero"`
+	// Problem is why the last one could not be taken, or that it is late.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Quota says what enforces a volume's size, and why.
@@ -61,6 +74,13 @@ type resizeRequest struct {
 	Size          int64 `json:"size"`
 	BytesPerInode int64 `json:"bytesPerInode,omitempty"` // 0: unchanged
 	Force         bool  `json:"force,omitempty"`
+}
+
+// settings are what changes in a volume. Fields that are nil stay.
+type settings struct {
+	Schedule *volume.Schedule `json:"schedule,omitempty"`
+	// SnapshotReserve is in percent.
+	SnapshotReserve *int `json:"snapshotReserve,omitempty"`
 }
 
 // Manifest has the objects that a cluster needs to use a volume.

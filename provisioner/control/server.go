@@ -109,6 +109,7 @@ func (s *Server) handler() http.Handler {
 		"POST /v1/volumes":    s.create,
 		"GET /v1/volume":      s.get,
 		"PATCH /v1/volume":    s.resize,
+		"PATCH /v1/settings":  s.set,
 		"DELETE /v1/volume":   s.delete,
 		"POST /v1/adopt":      s.adopt,
 		"POST /v1/archive":    s.archive,
@@ -173,10 +174,7 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts := s.snapshotCounts()
-	for i := range volumes {
-		volumes[i].Snapshots = counts[volumes[i].ID]
-	}
+	s.addSnapshots(volumes)
 	return volumes, nil
 }
 
@@ -211,8 +209,9 @@ func (s *Server) get(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Snapshots = s.snapshotCounts()[v.ID]
-	return v, nil
+	list := []Volume{v}
+	s.addSnapshots(list)
+	return list[0], nil
 }
 
 // find describes a volume in any state.
@@ -393,6 +392,27 @@ If you can't, use --force to resize only the volume`
 			name, c.Namespace, c.Name, resource.NewQuantity(request.Size, resource.BinarySI))}
 	}
 	if v, err = s.store().Resize(r.Context(), name, request.Size, request.BytesPerInode); err != nil {
+		return nil, err
+	}
+	return s.describe(r.Context(), v), nil
+}
+
+func (s *Server) set(r *http.Request) (any, error) {
+	var to settings
+	if err := decode(r, &to); err != nil {
+		return nil, err
+	}
+	name := r.URL.Query().Get("name")
+	v, err := s.store().Get(name)
+	if err == nil && to.SnapshotReserve != nil {
+		s.Log.Info("control: request to change a volume", "volume", name, "snapshotReserve", *to.SnapshotReserve)
+		v, err = s.store().SetSnapshotReserve(r.Context(), name, *to.SnapshotReserve)
+	}
+	if err == nil && to.Schedule != nil {
+		s.Log.Info("control: request to change a volume", "volume", name, "snapshots", to.Schedule)
+		v, err = s.store().SetSchedule(r.Context(), name, *to.Schedule)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.describe(r.Context(), v), nil

@@ -113,12 +113,19 @@ func (s *Server) snapshotUnderWay(ctx context.Context, u volume.SnapshotUnderWay
 	return Snapshot{Snapshot: u.Snapshot, State: SnapshotTaking, Began: &u.Began, Total: s.toCopy(ctx, u.Volume)}
 }
 
-// snapshotCounts is how many snapshots volumes have, by their IDs.
-func (s *Server) snapshotCounts() map[uint64]int {
-	counts := map[uint64]int{}
-	all, _ := s.store().Snapshots("") // of all there is no error
-	for _, found := range all {
-		counts[found.VolumeID]++
+// addSnapshots adds to volumes how many snapshots they have, and how their schedules are kept.
+func (s *Server) addSnapshots(volumes []Volume) {
+	uses := s.store().SnapshotUses()
+	schedules := map[uint64]volume.Scheduled{}
+	for _, kept := range s.store().Schedules() {
+		schedules[kept.Volume.ID] = kept
 	}
-	return counts
+	for i := range volumes {
+		v := &volumes[i]
+		use := uses[v.ID]
+		v.Snapshots, v.SnapshotBytes, v.SnapshotsReserved = use.Count, use.Bytes, use.Reserve
+		if kept, ok := schedules[v.ID]; ok {
+			v.Scheduled = &Scheduled{Last: kept.Last, Next: kept.Next, Problem: kept.Problem()}
+		}
+	}
 }

@@ -125,6 +125,33 @@ func TestSnapshotErrors(t *testing.T) {
 	wantCode(t, err, Invalid, "there can be no snapshots")
 }
 
+func TestSchedule(t *testing.T) {
+	root := t.TempDir()
+	c, _ := startWith(t, root, fixture.Snapshots{Root: root})
+	_, err := c.Create(t.Context(), CreateRequest{Name: "v", Size: 1 << 20, Parameters: map[string]string{"snapshots": "weekly=3"}})
+	mustDo(t, err)
+	v, err := c.Get(t.Context(), "v")
+	if want := (volume.Schedule{Weekly: 3}); err != nil || v.Schedule != want || v.Scheduled == nil || v.Scheduled.Next.IsZero() || !v.Scheduled.Last.IsZero() {
+		t.Errorf("%+v, %v", v, err)
+	}
+	v, err = c.SetSchedule(t.Context(), "v", volume.Schedule{Yearly: 1})
+	if want := (volume.Schedule{Yearly: 1}); err != nil || v.Schedule != want {
+		t.Errorf("changed: %+v, %v", v, err)
+	}
+	_, err = c.SetSchedule(t.Context(), "v", volume.Schedule{Yearly: -1})
+	wantCode(t, err, Invalid, "-1 yearly snapshots")
+	_, err = c.SetSchedule(t.Context(), "none", volume.Schedule{})
+	wantCode(t, err, NotFound, "none")
+	_, err = c.SetSchedule(t.Context(), "v", volume.Schedule{})
+	mustDo(t, err)
+	if v, err := c.Get(t.Context(), "v"); err != nil || v.Scheduled != nil || !v.Schedule.IsZero() {
+		t.Errorf("without one: %+v, %v", v, err)
+	}
+	without, _, _ := start(t)
+	_, err = without.Create(t.Context(), CreateRequest{Name: "v", Size: 1 << 20, Parameters: map[string]string{"snapshots": "weekly=3"}})
+	wantCode(t, err, Invalid, "there can be no snapshots")
+}
+
 // A record in JSON has what a person and a script need, in one form.
 func TestSnapshotJSON(t *testing.T) {
 	at := time.Date(2026, 11, 28, 17, 45, 0, 0, time.UTC)

@@ -28,6 +28,7 @@ type fullness struct {
 	events record.EventRecorder
 	log    *slog.Logger
 	told   map[filling]int // the mark of the last event, in percent
+	given  int             // how many snapshots that were deleted for room have been told
 }
 
 // filling is one of the two resources of a volume that can be used up.
@@ -51,6 +52,11 @@ func (f *fullness) run(ctx context.Context) {
 }
 
 func (f *fullness) look() {
+	var given []volume.Snapshot
+	given, f.given = f.store.Given(f.given)
+	for i := range given {
+		f.tellGiven(&given[i])
+	}
 	volumes := f.store.List()
 	usages, err := f.store.Usages(volumes)
 	if err != nil {
@@ -72,6 +78,22 @@ func (f *fullness) look() {
 			delete(f.told, way)
 		}
 	}
+}
+
+// tellGiven puts an event on the claim of a volume of which a scheduled snapshot was deleted, because the disk fills up.
+func (f *fullness) tellGiven(s *volume.Snapshot) {
+	v, err := f.store.Get(s.Volume)
+	if err != nil || v.ID != s.VolumeID || v.Claim == nil {
+		return
+	}
+	f.event(v.Claim, v1.EventTypeWarning, "SnapshotDeleted", fmt.Sprintf(
+		"podnas's disk fills up, so the oldest scheduled snapshots are deleted: %s of volume %s. Remove files or snapshots, or make the disk larger", s.Name, v.Name))
+}
+
+func (f *fullness) event(c *volume.Claim, kind, reason, text string) {
+	f.events.Event(&v1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID),
+	}, kind, reason, text)
 }
 
 // tell compares a volume's usage, of inodes or bytes, with the mark of the last
@@ -97,8 +119,6 @@ func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
 	f.told[way] = mark
 	f.log.Info("volume: "+reason, "volume", v.Name, "is", is, "uses", uses)
 	if c := v.Claim; c != nil {
-		f.events.Event(&v1.ObjectReference{
-			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID),
-		}, kind, reason, text)
+		f.event(c, kind, reason, text)
 	}
 }

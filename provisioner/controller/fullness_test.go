@@ -90,6 +90,26 @@ func TestFullnessLook(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	for _, tt := range []struct {
+		volume string
+		other  uint64 // makes the ID another one
+		want   string
+	}{
+		{"half", 0, "Warning SnapshotDeleted podnas's disk fills up, so the oldest scheduled snapshots are deleted: hourly of volume half"},
+		{"half", 1, ""},
+		{"none", 0, ""},
+	} {
+		v, _ := store.Get(tt.volume)
+		f.tellGiven(&volume.Snapshot{Name: "hourly", Volume: tt.volume, VolumeID: v.ID ^ tt.other})
+		got := ""
+		select {
+		case got = <-events.Events:
+		default:
+		}
+		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("of %s: %q, want %q", tt.volume, got, tt.want)
+		}
+	}
 	if err := store.Delete(t.Context(), "full"); err != nil {
 		t.Fatal(err)
 	}

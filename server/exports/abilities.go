@@ -49,6 +49,17 @@ func (v *Volume) HasXattrs() bool { return !v.isUnable(CanXattr) }
 // HasClones reports whether files of the volume may share blocks. The caller must be root.
 func (v *Volume) HasClones() bool { return !v.isUnable(CanClone) }
 
+// HasClones reports whether files in a directory, which is no volume's, may share blocks.
+func HasClones(dir string) bool {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true // what is not known, the next call tells
+	}
+	d := disk.Owned(fd)
+	defer d.Close()
+	return !errors.Is(tryBlocks(fd, CanClone), unix.EOPNOTSUPP)
+}
+
 // HasACLs reports whether files of the volume may have POSIX ACLs. The caller must be root.
 func (v *Volume) HasACLs() bool { return !v.isUnable(CanACL) }
 
@@ -74,8 +85,13 @@ func (v *Volume) try(what Ability) error {
 	case CanACL:
 		return v.tryXattr("system.posix_acl_access")
 	}
+	return tryBlocks(int(v.Files.Root.Fd()), what)
+}
+
+// tryBlocks is try for what is done with blocks, in a directory.
+func tryBlocks(dir int, what Ability) error {
 	const block = 64 << 10 // no file system has larger ones
-	fd, err := unix.Openat(int(v.Files.Root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}

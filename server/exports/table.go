@@ -61,6 +61,11 @@ type Volume struct {
 	known   known        // what the file system can do
 }
 
+// GivesRoom reports whether the disk is full, but will not be for long.
+func (v *Volume) GivesRoom() bool {
+	return v.table != nil && v.table.GivesRoom != nil && v.table.GivesRoom()
+}
+
 // Closed returns a channel that is closed when the export has ended and its last call has
 // returned.
 func (v *Volume) Closed() <-chan struct{} { return v.closed }
@@ -159,6 +164,9 @@ type Table struct {
 	// If it is empty, none is changed. It must be set before inode.NewOpener.
 	Modes string
 
+	// GivesRoom reports whether the disk is full, but will not be for long. nil: it is as it is. It must be set before a volume is
+	// added.
+	GivesRoom func() bool
 	// Scans limits concurrent counts of volumes; nil: to a few. It must be set before a volume is added.
 	Scans chan struct{}
 	// Indexes has what the indexes of all volumes share.

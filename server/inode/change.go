@@ -2,6 +2,7 @@ package inode
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
@@ -14,7 +15,8 @@ var errUnchanged = errors.New("nothing has changed")
 // change has do change files of a volume, and returns its error. Every change of a file is in here, of its data, its
 // attributes or its names: as long as it lasts, no attributes of these files are remembered, and afterwards their change
 // attributes have moved, before anybody is told. A snapshot has it wholly or not at all, and captures the
-// files before. Files with the zero FileID do not exist. The error is EAGAIN while the volume is restored.
+// files before. Files with the zero FileID do not exist. The error is EAGAIN while the volume is restored, and instead of ENOSPC
+// while the disk gets room.
 func (f *File) change(do func() error, files ...*disk.FileID) error {
 	entered, err := f.enterChange()
 	if err != nil {
@@ -22,7 +24,11 @@ func (f *File) change(do func() error, files ...*disk.FileID) error {
 	}
 	defer f.leaveChange(entered)
 	f.Volume.Snapshots.Before(files...)
-	return f.opener.changeInside(f.Volume, do, files...)
+	err = f.opener.changeInside(f.Volume, do, files...)
+	if err != nil && errors.Is(err, syscall.ENOSPC) && !f.restoring && f.Volume.GivesRoom() {
+		return syscall.EAGAIN
+	}
+	return err
 }
 
 // enterChange begins a change, until leaveChange.

@@ -68,6 +68,9 @@ func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
 			return err
 		}
 		if room, err := f.Volume.Statfs(); err == nil && uint64(length) > room.Free+attr.Used {
+			if f.Volume.GivesRoom() {
+				return syscall.EAGAIN
+			}
 			return syscall.ENOSPC
 		}
 		return f.Allocate(as, offset, length)
