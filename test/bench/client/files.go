@@ -173,8 +173,11 @@ func same(f treeFile, onDisk, onMount string) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(data, f.data) || !info.ModTime().Equal(f.ModTime) {
-		return fmt.Errorf("%s is not as in the tar", onDisk)
+	if !bytes.Equal(data, f.data) {
+		return fmt.Errorf("%s has %d bytes that are not those of the tar, which has %d", onDisk, len(data), len(f.data))
+	}
+	if !info.ModTime().Equal(f.ModTime) {
+		return fmt.Errorf("%s is of %s, in the tar it is of %s", onMount, info.ModTime(), f.ModTime)
 	}
 	return nil
 }
