@@ -37,30 +37,44 @@ func CheckFields(claim *v1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// sourceClaim returns the name of the claim to clone, or "" for an empty volume.
-// The API server also copies dataSource to dataSourceRef.
-func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
+// sourceName is what a claim is to be a copy of: a claim, or a VolumeSnapshot.
+type sourceName struct {
+	isSnapshot bool
+	name       string // empty: nothing
+}
+
+func (s sourceName) String() string {
+	if s.isSnapshot {
+		return "VolumeSnapshot " + s.name
+	}
+	return "claim " + s.name
+}
+
+// sourceOf returns what the claim is to be a copy of. The API server also copies dataSource to dataSourceRef.
+func sourceOf(claim *v1.PersistentVolumeClaim) (sourceName, error) {
 	var field, kind, name string
 	var group *string
 	switch spec := &claim.Spec; {
 	case spec.DataSource != nil:
 		field, group, kind, name = "dataSource", spec.DataSource.APIGroup, spec.DataSource.Kind, spec.DataSource.Name
 		if ref := spec.DataSourceRef; ref != nil && (ref.Namespace != nil || !equality.Semantic.DeepEqual(ref.APIGroup, group) || ref.Kind != kind || ref.Name != name) {
-			return "", errors.New("dataSource and dataSourceRef differ: remove one of them")
+			return sourceName{}, errors.New("dataSource and dataSourceRef differ: remove one of them")
 		}
 	case spec.DataSourceRef != nil:
 		field, group, kind, name = "dataSourceRef", spec.DataSourceRef.APIGroup, spec.DataSourceRef.Kind, spec.DataSourceRef.Name
 		if ns := spec.DataSourceRef.Namespace; ns != nil && *ns != "" && *ns != claim.Namespace {
-			return "", fmt.Errorf("dataSourceRef %s %s/%s: a claim can only be copied within its namespace", kind, *ns, name)
+			return sourceName{}, fmt.Errorf("dataSourceRef %s %s/%s: a claim can only be copied within its namespace", kind, *ns, name)
 		}
 	default:
-		return "", nil
+		return sourceName{}, nil
 	}
-	if kind != "PersistentVolumeClaim" || group != nil && *group != "" {
-		return "", fmt.Errorf("%s %s %s: podnas can only copy claims: use kind: PersistentVolumeClaim, or remove it", field, kind, name)
+	isClaim := kind == "PersistentVolumeClaim" && (group == nil || *group == "")
+	isSnapshot := kind == "VolumeSnapshot" && group != nil && *group == "snapshot.storage.k8s.io"
+	if !isClaim && !isSnapshot {
+		return sourceName{}, fmt.Errorf("%s %s %s: podnas can only copy claims and VolumeSnapshots: use kind: PersistentVolumeClaim, or VolumeSnapshot with apiGroup: snapshot.storage.k8s.io, or remove it", field, kind, name)
 	}
 	if name == "" { // else the volume would be empty
-		return "", fmt.Errorf("%s has no name: add the name of the claim to copy, or remove it", field)
+		return sourceName{}, fmt.Errorf("%s has no name: add the name of the %s to copy, or remove it", field, kind)
 	}
-	return name, nil
+	return sourceName{isSnapshot, name}, nil
 }

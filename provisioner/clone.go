@@ -1,6 +1,8 @@
 package provisioner
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,25 +17,62 @@ type Claims interface {
 	VolumeOf(namespace, claim string) (string, error)
 }
 
-// source returns the volume that a claim clones, or the zero Volume.
-func (p *Provisioner) source(claim *v1.PersistentVolumeClaim, size int64) (volume.Volume, error) {
-	from, err := sourceClaim(claim)
-	if err != nil || from == "" {
-		return volume.Volume{}, err
+// Snapshots knows the VolumeSnapshots of a cluster.
+type Snapshots interface {
+	// SnapshotFor returns the snapshot that a VolumeSnapshot stands for. Its error is shown to the user.
+	SnapshotFor(ctx context.Context, namespace, name string) (SourceSnapshot, error)
+}
+
+// SourceSnapshot is a snapshot on this disk.
+type SourceSnapshot struct {
+	Volume, Name string          // of its volume, which may be deleted, and its own
+	Size         int64           // of the volume at that moment
+	Manifest     json.RawMessage // likewise
+}
+
+// source is what a new volume is a copy of: a volume, or a snapshot of one. The zero source is nothing.
+type source struct {
+	volume, snapshot string
+	size             int64
+	manifest         json.RawMessage
+}
+
+// source returns what a claim clones, which fits into its size.
+func (p *Provisioner) source(ctx context.Context, claim *v1.PersistentVolumeClaim, size int64) (source, error) {
+	from, err := sourceOf(claim)
+	if err != nil || from.name == "" {
+		return source{}, err
 	}
+	find := p.claimSource
+	if from.isSnapshot {
+		find = p.snapshotSource
+	}
+	found, err := find(ctx, claim.Namespace, from.name)
+	if err == nil && found.size > size {
+		err = fmt.Errorf("%s has a size of %s, which does not fit into %s: request at least that size", from, volume.FormatSize(found.size), volume.FormatSize(size))
+	}
+	return found, err
+}
+
+func (p *Provisioner) claimSource(_ context.Context, namespace, from string) (source, error) {
 	if p.Claims == nil {
-		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: podnas does not know other claims here", from)
+		return source{}, fmt.Errorf("claim %s can't be copied: podnas does not know other claims here", from)
 	}
-	name, err := p.Claims.VolumeOf(claim.Namespace, from)
+	name, err := p.Claims.VolumeOf(namespace, from)
 	if err != nil {
-		return volume.Volume{}, err
+		return source{}, err
 	}
 	v, err := p.Store.Get(name)
 	if err != nil {
-		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: %w", from, err)
+		return source{}, fmt.Errorf("claim %s can't be copied: %w", from, err)
 	}
-	if v.Size > size {
-		return volume.Volume{}, fmt.Errorf("claim %s has a size of %s, which does not fit into %s: request at least that size", from, volume.FormatSize(v.Size), volume.FormatSize(size))
+	return source{volume: v.Name, size: v.Size, manifest: v.Manifest}, nil
+}
+
+func (p *Provisioner) snapshotSource(ctx context.Context, namespace, from string) (source, error) {
+	if p.Snapshots == nil {
+		return source{}, fmt.Errorf("VolumeSnapshot %s can't be copied: there are none without a cluster: use 'podnas volume create --from VOLUME --snapshot NAME'", from)
 	}
-	return v, nil
+	s, err := p.Snapshots.SnapshotFor(ctx, namespace, from)
+	return source{s.Volume, s.Name, s.Size, s.Manifest}, err
 }

@@ -266,14 +266,18 @@ func TestSourceClaim(t *testing.T) {
 		{"both, as the API server has it", &local{Kind: "PersistentVolumeClaim", Name: "a"}, &ref{Kind: "PersistentVolumeClaim", Name: "a"}, "a", ""},
 		{"dataSourceRef", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &same}, "b", ""},
 		{"another namespace", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &other}, "", "only be copied within its namespace"},
-		{"snapshot", &local{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
+		{"snapshot", &local{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}, nil, "snapshot s", ""},
+		{"snapshot of another group", &local{APIGroup: &other, Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
+		{"snapshot of no group", &local{Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
+		{"claim of a group", &local{APIGroup: &group, Kind: "PersistentVolumeClaim", Name: "s"}, nil, "", "dataSource PersistentVolumeClaim s"},
+		{"snapshot in another namespace", nil, &ref{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s", Namespace: &other}, "", "only be copied within its namespace"},
 		{"populator", nil, &ref{APIGroup: &group, Kind: "Populator", Name: "p"}, "", "dataSourceRef Populator p"},
 	} {
 		c := fixture.Claim("1Mi")
 		c.Spec.DataSource, c.Spec.DataSourceRef = tt.local, tt.ref
-		got, err := sourceClaim(c)
-		if got != tt.want || (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
-			t.Errorf("%s: %q, %v, want %q or an error with %q", tt.name, got, err, tt.want, tt.wrong)
+		got, err := sourceOf(c)
+		if name := got.name; got.isSnapshot != strings.HasPrefix(tt.want, "snapshot ") || name != strings.TrimPrefix(tt.want, "snapshot ") || (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s: %v, %v, want %q or an error with %q", tt.name, got, err, tt.want, tt.wrong)
 		}
 	}
 }

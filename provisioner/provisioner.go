@@ -62,6 +62,8 @@ type Provisioner struct {
 	// Claims finds the volume of a claim to clone. If it is nil, claims can't be
 	// cloned.
 	Claims Claims
+	// Snapshots finds the snapshot of a VolumeSnapshot to clone. If it is nil, there are none.
+	Snapshots Snapshots
 	// Volumes lists the PersistentVolumes of the cluster; nil without a cluster.
 	Volumes corelisters.PersistentVolumeLister
 	// NewDisk allows new volumes although PersistentVolumes of another disk have this
@@ -95,7 +97,7 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 		if err := p.Store.Copying(options.PVName); err != nil {
 			return nil, err
 		}
-		if spec, err = p.spec(options); err != nil {
+		if spec, err = p.spec(ctx, options); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +140,7 @@ func (p *Provisioner) volumeFor(claim *v1.PersistentVolumeClaim, v volume.Volume
 }
 
 // spec returns the Spec of a claim's volume, or why it can't be created.
-func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, error) {
+func (p *Provisioner) spec(ctx context.Context, options controller.ProvisionOptions) (volume.Spec, error) {
 	claim := options.PVC
 	params, err := p.parseClass(options.StorageClass)
 	if err != nil {
@@ -153,22 +155,22 @@ func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, er
 	if err != nil {
 		return volume.Spec{}, err
 	}
-	source, err := p.source(claim, size)
+	source, err := p.source(ctx, claim, size)
 	if err != nil {
 		return volume.Spec{}, err
 	}
 	m := manifestOf(options.StorageClass, params)
 	m.AccessModes, m.ClaimLabels = claim.Spec.AccessModes, claim.Labels
-	if source.Name != "" {
+	if source.volume != "" {
 		// The directory's group is copied from the source, whatever the class says.
-		from, err := ManifestOf(source)
+		from, err := ManifestOf(volume.Volume{Name: source.volume, Manifest: source.manifest})
 		if err != nil {
 			return volume.Spec{}, err
 		}
 		m.Annotations = from.Annotations
 	}
 	spec, err := params.spec(options.PVName, size, m)
-	spec.Path, spec.Source = path, source.Name
+	spec.Path, spec.Source, spec.SourceSnapshot = path, source.volume, source.snapshot
 	spec.Claim = &volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
 	return spec, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/podnas/podnas/internal/doctor"
@@ -46,14 +47,22 @@ func (a *App) newClaims() (*claims, error) {
 		return &claims{run: runner.Run, made: made, findings: runner.Findings}, nil
 	}
 	p.InCluster = true
-	client, err := a.Cluster.client(a.Version, a.Log)
+	config, err := a.Cluster.config(a.Version, a.Log)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	if p.Endpoint, err = a.Cluster.endpoint(client, a.ServerAddress, port); err != nil {
 		return nil, err
 	}
-	working, err := a.Cluster.controller(client, p, a.Log)
+	working, err := a.Cluster.controller(client, objects, p, a.Log)
 	if err != nil {
 		return nil, err
 	}

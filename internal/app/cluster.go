@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,8 +35,8 @@ func (c *Cluster) check() error {
 	return nil
 }
 
-// client connects to the API server.
-func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, error) {
+// config finds the API server.
+func (c *Cluster) config(version string, log *slog.Logger) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if c.Kubeconfig == "" && c.Master == "" {
@@ -49,7 +50,7 @@ func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface
 	config.QPS, config.Burst = c.QPS, c.Burst
 	config.UserAgent = "podnas/" + version
 	log.Info("kubernetes: API server", "url", config.Host)
-	return kubernetes.NewForConfig(config)
+	return config, nil
 }
 
 // endpoint is where nodes reach this server: the address given by hand, else
@@ -73,13 +74,13 @@ func (c *Cluster) endpoint(client kubernetes.Interface, address string, port uin
 
 // controller sets up the work on claims. Without a namespace to put a Lease in,
 // as outside of a cluster, nothing guards the provisioner's name.
-func (c *Cluster) controller(client kubernetes.Interface, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
+func (c *Cluster) controller(client kubernetes.Interface, objects dynamic.Interface, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
 	namespace := c.LeaseNamespace
 	if namespace == "" {
 		namespace = os.Getenv("POD_NAMESPACE")
 	}
 	cfg := controller.Config{
-		Client: client, Provisioner: p, Workers: c.Workers,
+		Client: client, Objects: objects, Provisioner: p, Workers: c.Workers,
 		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &controller.Reconciler{}, Log: log,
 	}
 	if c.LeaderElect {

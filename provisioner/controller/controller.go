@@ -24,6 +24,7 @@
 //   - mountfailures.go reads kubelet's events about failed mounts, and puts an event with advice on
 //     the claim.
 //   - sharednames.go puts an event on podnas's own pod if two nodes have one name.
+//   - package snapshots serves VolumeSnapshots, where the cluster has them.
 //   - inuse.go keeps a Lease that lists the bound claims. While there are any,
 //     deploy/components/guard has the API server refuse to delete what they need.
 //
@@ -47,6 +48,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -56,6 +58,7 @@ import (
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/snapshots"
 )
 
 // The delays before a failed claim is retried. The first is short, because most
@@ -81,6 +84,7 @@ var ErrLostLease = errors.New("lost the right to provision")
 // rest if wanted.
 type Config struct {
 	Client      kubernetes.Interface
+	Objects     dynamic.Interface // of kinds that the cluster may have: VolumeSnapshots; nil: none is asked for
 	Provisioner *provisioner.Provisioner
 	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
@@ -211,6 +215,7 @@ type workers struct {
 	depart       *departures
 	full         *fullness
 	use          *inUse
+	snapshots    *snapshots.Controller // nil: none
 	shared       *sharedNames
 	pod          *pod
 }
@@ -225,6 +230,15 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	classes := factory.Storage().V1().StorageClasses()
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
+
+	var snaps *snapshots.Controller
+	if cfg.Objects != nil {
+		snaps = &snapshots.Controller{
+			Client: cfg.Objects, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
+		}
+		p.Snapshots = snaps
+	}
 
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: p.Name}}
 	provisioning := library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
@@ -278,7 +292,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	}
 	return &workers{
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
-		compare: compare, depart: depart,
+		compare: compare, depart: depart, snapshots: snaps,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		pod:    own,
@@ -327,6 +341,9 @@ func (w *workers) run(ctx context.Context) {
 	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
 	working.Go(func() { w.shared.run(ctx) })
+	if w.snapshots != nil {
+		working.Go(func() { w.snapshots.Run(ctx) })
+	}
 	<-ctx.Done()
 	w.expand.queue.ShutDown()
 	w.depart.queue.ShutDown()

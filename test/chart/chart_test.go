@@ -54,6 +54,7 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
 		{"overlays/drain", `{"drain": {"enabled": true}}`},
 		{"overlays/guard", `{"guard": {"enabled": true}}`},
+		{"overlays/snapshots", `{"snapshots": {"enabled": true}}`},
 		{"monitoring", `{"monitoring": {"podMonitor": true, "rules": true, "dashboard": true}}`},
 	} {
 		t.Run(tt.kustomization, func(t *testing.T) {
