@@ -147,7 +147,7 @@ func (s *session) deleteSnapshot(ctx context.Context, c *content) error {
 	switch err := s.Store.DeleteSnapshot(ctx, v, name); {
 	case err == nil:
 		s.Log.Info("snapshots: deleted", "volume", v, "snapshot", name, "content", c.Name)
-	case !errors.Is(err, volume.ErrNotFound):
+	case !errors.Is(err, volume.ErrNoSnapshot) && !errors.Is(err, volume.ErrNotFound):
 		return err
 	}
 	return nil

@@ -115,7 +115,7 @@ func (s *session) take(ctx context.Context, vs *volumeSnapshot, c *class) error 
 		if snapshot = taking.Snapshot; snapshot.Created.IsZero() {
 			return waiting{"its moment has not come yet"}
 		}
-	case errors.Is(err, volume.ErrNotFound):
+	case errors.Is(err, volume.ErrNoSnapshot):
 		return s.start(ctx, v, name)
 	case err != nil:
 		return err
