@@ -46,7 +46,7 @@ func (a *App) newClaims() (*claims, error) {
 		return &claims{run: runner.Run, made: made, findings: runner.Findings}, nil
 	}
 	p.InCluster = true
-	client, err := a.Cluster.client(a.Version, a.Log)
+	client, objects, err := a.Cluster.client(a.Version, a.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,7 @@ func (a *App) newClaims() (*claims, error) {
 	if err != nil {
 		return nil, err
 	}
+	working.Snapshots = objects
 	made := make(chan struct{})
 	working.SharedNames = sharedNames(a.nfs.NFS4())
 	working.Made = func() { close(made) }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,8 +35,8 @@ func (c *Cluster) check() error {
 	return nil
 }
 
-// client connects to the API server.
-func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, error) {
+// client connects to the API server. The second client is for objects that the first one does not know.
+func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, dynamic.Interface, error) {
 	var config *rest.Config
 	var err error
 	if c.Kubeconfig == "" && c.Master == "" {
@@ -44,12 +45,17 @@ func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface
 		config, err = clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, nil, fmt.Errorf("find the API server: %w", err)
 	}
 	config.QPS, config.Burst = c.QPS, c.Burst
 	config.UserAgent = "podnas/" + version
 	log.Info("kubernetes: API server", "url", config.Host)
-	return kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return client, objects, err
 }
 
 // endpoint is where nodes reach this server: the address given by hand, else

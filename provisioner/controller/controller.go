@@ -24,6 +24,7 @@
 //   - mountfailures.go reads kubelet's events about failed mounts, and puts an event with advice on
 //     the claim.
 //   - sharednames.go puts an event on podnas's own pod if two nodes have one name.
+//   - package provisioner/snapshots serves the VolumeSnapshot API.
 //   - inuse.go keeps a Lease that lists the bound claims. While there are any,
 //     deploy/components/guard has the API server refuse to delete what they need.
 //
@@ -47,6 +48,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -56,6 +58,7 @@ import (
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/snapshots"
 )
 
 // The delays before a failed claim is retried. The first is short, because most
@@ -82,6 +85,8 @@ var ErrLostLease = errors.New("lost the right to provision")
 type Config struct {
 	Client      kubernetes.Interface
 	Provisioner *provisioner.Provisioner
+	// Snapshots serves VolumeSnapshots by this client; nil: they are not served.
+	Snapshots   dynamic.Interface
 	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
@@ -212,6 +217,7 @@ type workers struct {
 	full         *fullness
 	use          *inUse
 	shared       *sharedNames
+	snapshots    *snapshots.Controller // nil: VolumeSnapshots are not served
 	pod          *pod
 }
 
@@ -276,13 +282,20 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	if err := use.watch(volumes.Informer()); err != nil {
 		return nil, fmt.Errorf("watch volumes: %w", err)
 	}
-	return &workers{
+	w := &workers{
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
 		compare: compare, depart: depart,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		pod:    own,
-	}, nil
+	}
+	if cfg.Snapshots != nil {
+		w.snapshots = &snapshots.Controller{
+			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
+		}
+	}
+	return w, nil
 }
 
 // anyNode gives the library the node of a claim's first consumer. Any node will do,
@@ -327,6 +340,9 @@ func (w *workers) run(ctx context.Context) {
 	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
 	working.Go(func() { w.shared.run(ctx) })
+	if w.snapshots != nil {
+		working.Go(func() { w.snapshots.Run(ctx) })
+	}
 	<-ctx.Done()
 	w.expand.queue.ShutDown()
 	w.depart.queue.ShutDown()

@@ -72,7 +72,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		cluster.logs = kept
 	}
 
-	if cluster.bin, err = output("./build.sh", "etcd", "kube-apiserver", "kube-controller-manager", "kubectl"); err != nil {
+	if cluster.bin, err = output("./build.sh", "etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "snapshot-controller"); err != nil {
 		return 0, err
 	}
 	cluster.podnas = filepath.Join(dir, "podnas")

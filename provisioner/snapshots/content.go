@@ -1,0 +1,125 @@
+package snapshots
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podnas/podnas/internal/volume"
+)
+
+// syncContent follows a content: until its snapshot is complete, and when it is being deleted.
+func (s *session) syncContent(ctx context.Context, name string) error {
+	ct := s.content(name)
+	switch {
+	case ct == nil || ct.Spec.Driver != s.Driver:
+		return nil
+	case ct.DeletionTimestamp != nil:
+		return s.syncDeleted(ctx, ct)
+	case ct.isReady():
+		return nil
+	}
+	found, err := s.find(ctx, ct)
+	if errors.As(err, new(waiting)) {
+		return err
+	}
+	if err != nil {
+		return s.fail(ctx, name, s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name), err)
+	}
+	if err := s.patchStatus(ctx, name, s.statusOf(found)); err != nil {
+		return ignoreNotFound(err)
+	}
+	if !found.complete {
+		return waiting{"the snapshot is not complete yet"}
+	}
+	return nil
+}
+
+// find returns the snapshot of a content.
+func (s *session) find(ctx context.Context, ct *content) (snapshot, error) {
+	if handle := ct.Spec.Source.SnapshotHandle; handle != "" { // somebody has made the content for a snapshot that is there
+		of, err := s.parseHandle(handle, 3)
+		if err != nil {
+			return snapshot{}, err
+		}
+		found, err := s.look(of[0], types.UID(of[1]))
+		if err == nil && found.Created.IsZero() {
+			return found, waiting{"its moment has not come"}
+		}
+		return found, err
+	}
+	of, err := s.parseHandle(ct.Spec.Source.VolumeHandle, 2)
+	if err != nil {
+		return snapshot{}, err
+	}
+	uid := ct.Spec.Snapshot.UID
+	if ct.Name != contentName(uid) {
+		return snapshot{}, fmt.Errorf("it is not the content that podnas makes for a VolumeSnapshot: its name is not %s", contentName(uid))
+	}
+	if ct.statusHandle() != "" { // the moment was told: a snapshot of another moment is none
+		found, err := s.look(of[0], uid)
+		if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
+			err = fmt.Errorf("podnas ended before the snapshot was complete: delete the VolumeSnapshot, and make another one: %w", err)
+		}
+		return found, err
+	}
+	vs := s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
+	if vs == nil || vs.UID != uid {
+		return snapshot{}, fmt.Errorf("its VolumeSnapshot %s/%s is gone", ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
+	}
+	return s.take(ctx, of[0], uid)
+}
+
+// syncDeleted deletes the snapshot of a content that is being deleted, if its policy says so, and then lets it go.
+func (s *session) syncDeleted(ctx context.Context, ct *content) error {
+	unbound := ct.Spec.Source.SnapshotHandle != "" && ct.Spec.Snapshot.UID == ""
+	_, announced := ct.Annotations[beingDeleted]
+	if !slices.Contains(ct.Finalizers, contentFinalizer) || !unbound && !announced {
+		return nil
+	}
+	if ct.Spec.DeletionPolicy == policyDelete {
+		if err := s.deleteSnapshot(ctx, ct); err != nil {
+			s.event(contentKind, &ct.ObjectMeta, "SnapshotDeleteFailed", err.Error())
+			return err
+		}
+		if ct.Status != nil {
+			status := map[string]any{"snapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "restoreSize": nil}
+			if err := ignoreNotFound(s.patchStatus(ctx, ct.Name, status)); err != nil {
+				return err
+			}
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(ct.Finalizers), func(f string) bool { return f == contentFinalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ct.UID, "finalizers": left}})
+	if err != nil {
+		return err
+	}
+	_, err = s.Client.Resource(contentResource).Patch(ctx, ct.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return ignoreNotFound(err)
+}
+
+// deleteSnapshot deletes the snapshot of a content, which may be gone.
+func (s *session) deleteSnapshot(ctx context.Context, ct *content) error {
+	handle := ct.statusHandle()
+	if handle == "" {
+		if ct.Spec.Source.SnapshotHandle != "" {
+			return nil // nothing was found for it
+		}
+		handle = strings.Join([]string{ct.Spec.Source.VolumeHandle, snapshotName(ct.Spec.Snapshot.UID)}, "/")
+	}
+	of, err := s.parseHandle(handle, 3)
+	if err != nil {
+		return err
+	}
+	err = s.Store.DeleteSnapshot(ctx, of[0], of[1])
+	if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
+		return nil
+	}
+	return err
+}
