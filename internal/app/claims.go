@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/podnas/podnas/internal/doctor"
@@ -47,25 +46,18 @@ func (a *App) newClaims() (*claims, error) {
 		return &claims{run: runner.Run, made: made, findings: runner.Findings}, nil
 	}
 	p.InCluster = true
-	config, err := a.Cluster.config(a.Version, a.Log)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
+	client, objects, err := a.Cluster.client(a.Version, a.Log)
 	if err != nil {
 		return nil, err
 	}
 	if p.Endpoint, err = a.Cluster.endpoint(client, a.ServerAddress, port); err != nil {
 		return nil, err
 	}
-	working, err := a.Cluster.controller(client, objects, p, a.Log)
+	working, err := a.Cluster.controller(client, p, a.Log)
 	if err != nil {
 		return nil, err
 	}
+	working.Snapshots = objects
 	made := make(chan struct{})
 	working.SharedNames = sharedNames(a.nfs.NFS4())
 	working.Made = func() { close(made) }

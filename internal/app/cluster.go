@@ -35,8 +35,8 @@ func (c *Cluster) check() error {
 	return nil
 }
 
-// config finds the API server.
-func (c *Cluster) config(version string, log *slog.Logger) (*rest.Config, error) {
+// client connects to the API server. The second client is for objects that the first one does not know.
+func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, dynamic.Interface, error) {
 	var config *rest.Config
 	var err error
 	if c.Kubeconfig == "" && c.Master == "" {
@@ -45,12 +45,17 @@ func (c *Cluster) config(version string, log *slog.Logger) (*rest.Config, error)
 		config, err = clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, nil, fmt.Errorf("find the API server: %w", err)
 	}
 	config.QPS, config.Burst = c.QPS, c.Burst
 	config.UserAgent = "podnas/" + version
 	log.Info("kubernetes: API server", "url", config.Host)
-	return config, nil
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return client, objects, err
 }
 
 // endpoint is where nodes reach this server: the address given by hand, else
@@ -74,13 +79,13 @@ func (c *Cluster) endpoint(client kubernetes.Interface, address string, port uin
 
 // controller sets up the work on claims. Without a namespace to put a Lease in,
 // as outside of a cluster, nothing guards the provisioner's name.
-func (c *Cluster) controller(client kubernetes.Interface, objects dynamic.Interface, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
+func (c *Cluster) controller(client kubernetes.Interface, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
 	namespace := c.LeaseNamespace
 	if namespace == "" {
 		namespace = os.Getenv("POD_NAMESPACE")
 	}
 	cfg := controller.Config{
-		Client: client, Objects: objects, Provisioner: p, Workers: c.Workers,
+		Client: client, Provisioner: p, Workers: c.Workers,
 		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &controller.Reconciler{}, Log: log,
 	}
 	if c.LeaderElect {

@@ -24,7 +24,7 @@
 //   - mountfailures.go reads kubelet's events about failed mounts, and puts an event with advice on
 //     the claim.
 //   - sharednames.go puts an event on podnas's own pod if two nodes have one name.
-//   - package snapshots serves VolumeSnapshots, where the cluster has them.
+//   - package provisioner/snapshots serves the VolumeSnapshot API.
 //   - inuse.go keeps a Lease that lists the bound claims. While there are any,
 //     deploy/components/guard has the API server refuse to delete what they need.
 //
@@ -84,8 +84,9 @@ var ErrLostLease = errors.New("lost the right to provision")
 // rest if wanted.
 type Config struct {
 	Client      kubernetes.Interface
-	Objects     dynamic.Interface // of kinds that the cluster may have: VolumeSnapshots; nil: none is asked for
 	Provisioner *provisioner.Provisioner
+	// Snapshots serves VolumeSnapshots by this client; nil: they are not served.
+	Snapshots   dynamic.Interface
 	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
@@ -215,8 +216,8 @@ type workers struct {
 	depart       *departures
 	full         *fullness
 	use          *inUse
-	snapshots    *snapshots.Controller // nil: none
 	shared       *sharedNames
+	snapshots    *snapshots.Controller // nil: VolumeSnapshots are not served
 	pod          *pod
 }
 
@@ -230,15 +231,6 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	classes := factory.Storage().V1().StorageClasses()
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
-
-	var snaps *snapshots.Controller
-	if cfg.Objects != nil {
-		snaps = &snapshots.Controller{
-			Client: cfg.Objects, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
-			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
-		}
-		p.Snapshots = snaps
-	}
 
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: p.Name}}
 	provisioning := library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
@@ -290,13 +282,21 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	if err := use.watch(volumes.Informer()); err != nil {
 		return nil, fmt.Errorf("watch volumes: %w", err)
 	}
-	return &workers{
+	w := &workers{
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
-		compare: compare, depart: depart, snapshots: snaps,
+		compare: compare, depart: depart,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		pod:    own,
-	}, nil
+	}
+	if cfg.Snapshots != nil {
+		w.snapshots = &snapshots.Controller{
+			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
+		}
+		p.Snapshots = w.snapshots
+	}
+	return w, nil
 }
 
 // anyNode gives the library the node of a claim's first consumer. Any node will do,

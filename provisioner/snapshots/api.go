@@ -26,14 +26,15 @@ const (
 	contentKind = "VolumeSnapshotContent"
 )
 
+//nolint:gochecknoglobals // values that Go has no constants for
 var (
 	groupVersion     = schema.GroupVersion{Group: Group, Version: "v1"}
 	classResource    = groupVersion.WithResource("volumesnapshotclasses")
 	snapshotResource = groupVersion.WithResource("volumesnapshots")
 	contentResource  = groupVersion.WithResource("volumesnapshotcontents")
-
-	errNoAPI = errors.New("the cluster has no VolumeSnapshots")
 )
+
+var errNoAPI = errors.New("the cluster has no VolumeSnapshots")
 
 // Finalizers and annotations of the snapshot-controller.
 const (
@@ -46,7 +47,6 @@ const (
 // The values of a deletion policy.
 const (
 	policyDelete = "Delete"
-	policyRetain = "Retain"
 )
 
 // class is a VolumeSnapshotClass: what is read of it.

@@ -6,149 +6,120 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podnas/podnas/internal/volume"
 )
 
-// syncContent has the status of a content say how its snapshot is, or lets it go when it is being deleted.
+// syncContent follows a content: until its snapshot is complete, and when it is being deleted.
 func (s *session) syncContent(ctx context.Context, name string) error {
-	c := s.content(name)
+	ct := s.content(name)
 	switch {
-	case c == nil || c.Spec.Driver != s.Driver:
+	case ct == nil || ct.Spec.Driver != s.Driver:
 		return nil
-	case c.DeletionTimestamp != nil:
-		return s.letGo(ctx, c)
-	case c.isReady():
+	case ct.DeletionTimestamp != nil:
+		return s.syncDeleted(ctx, ct)
+	case ct.isReady():
 		return nil
 	}
-	status, err := s.statusOf(c)
-	if err != nil {
-		if !c.says(err) {
-			status = contentStatus{Error: &contentError{metav1.Time{Time: time.Now()}, err.Error()}}
-			if patchErr := s.patchStatus(ctx, name, status); patchErr != nil {
-				return patchErr
-			}
-		}
+	found, err := s.find(ctx, ct)
+	if errors.As(err, new(waiting)) {
 		return err
 	}
-	if !c.has(&status) {
-		if err := s.patchStatus(ctx, name, status); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("set the status: %w", err)
-		}
+	if err != nil {
+		return s.fail(ctx, name, s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name), err)
 	}
-	if !*status.Ready {
-		return waiting{"its files are not complete yet"}
+	if err := s.patchStatus(ctx, name, s.statusOf(found)); err != nil {
+		return ignoreNotFound(err)
+	}
+	if !found.complete {
+		return waiting{"the snapshot is not complete yet"}
 	}
 	return nil
 }
 
-// snapshotOf returns which snapshot a content stands for: that of its status or of its source, or the one that was taken for
-// its VolumeSnapshot.
-func (s *session) snapshotOf(c *content) (volume, snapshot string, err error) {
-	handle := c.statusHandle()
-	if handle == "" {
-		handle = c.Spec.Source.SnapshotHandle
-	}
-	if handle != "" {
-		parts, err := s.parseHandle(handle, 3)
+// find returns the snapshot of a content.
+func (s *session) find(ctx context.Context, ct *content) (snapshot, error) {
+	if handle := ct.Spec.Source.SnapshotHandle; handle != "" { // somebody has made the content for a snapshot that is there
+		of, err := s.parseHandle(handle, 3)
 		if err != nil {
-			return "", "", err
+			return snapshot{}, err
 		}
-		return parts[0], parts[1], nil
+		found, err := s.look(of[0], types.UID(of[1]))
+		if err == nil && found.Created.IsZero() {
+			return found, waiting{"its moment has not come"}
+		}
+		return found, err
 	}
-	parts, err := s.parseHandle(c.Spec.Source.VolumeHandle, 2)
+	of, err := s.parseHandle(ct.Spec.Source.VolumeHandle, 2)
 	if err != nil {
-		return "", "", err
+		return snapshot{}, err
 	}
-	return parts[0], snapshotName(c.Spec.Snapshot.UID), nil
+	uid := ct.Spec.Snapshot.UID
+	if ct.Name != contentName(uid) {
+		return snapshot{}, fmt.Errorf("it is not the content that podnas makes for a VolumeSnapshot: its name is not %s", contentName(uid))
+	}
+	if ct.statusHandle() != "" { // the moment was told: a snapshot of another moment is none
+		found, err := s.look(of[0], uid)
+		if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
+			err = fmt.Errorf("podnas ended before the snapshot was complete: delete the VolumeSnapshot, and make another one: %w", err)
+		}
+		return found, err
+	}
+	vs := s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
+	if vs == nil || vs.UID != uid {
+		return snapshot{}, fmt.Errorf("its VolumeSnapshot %s/%s is gone", ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
+	}
+	return s.take(ctx, of[0], uid)
 }
 
-// statusOf is what the status of a content should be. Its errors are for the user.
-func (s *session) statusOf(c *content) (contentStatus, error) {
-	v, name, err := s.snapshotOf(c)
-	if err != nil {
-		return contentStatus{}, err
-	}
-	snapshot, err := s.Store.GetSnapshot(v, name)
-	ready := err == nil
-	var taking *volume.TakingError
-	switch {
-	case errors.As(err, &taking):
-		snapshot = taking.Snapshot
-	case err != nil:
-		return contentStatus{}, fmt.Errorf("snapshot %s of volume %s: %w", name, v, err)
-	}
-	// The size of the volume, and not that of the files: who restores it needs a claim of that size.
-	handle, size := s.snapshotHandle(v, name), snapshot.Size
-	status := contentStatus{SnapshotHandle: &handle, RestoreSize: &size, Ready: &ready}
-	if !snapshot.Created.IsZero() {
-		created := snapshot.Created.UnixNano()
-		status.CreationTime = &created
-	}
-	return status, nil
-}
-
-// says reports whether the status has an error already.
-func (c *content) says(err error) bool {
-	return c.Status != nil && c.Status.Error != nil && c.Status.Error.Message == err.Error()
-}
-
-// has reports whether the status is as wanted.
-func (c *content) has(want *contentStatus) bool {
-	got := c.Status
-	return got != nil && got.Error == nil && same(got.SnapshotHandle, want.SnapshotHandle) && same(got.RestoreSize, want.RestoreSize) &&
-		same(got.Ready, want.Ready) && (want.CreationTime == nil || same(got.CreationTime, want.CreationTime))
-}
-
-func same[T comparable](a, b *T) bool { return a != nil && b != nil && *a == *b }
-
-// letGo removes the finalizer of a content that is being deleted, once the snapshot-controller has said that its VolumeSnapshot
-// is. The snapshot is deleted before, if the policy says so.
-func (s *session) letGo(ctx context.Context, c *content) error {
-	if _, may := c.Annotations[beingDeleted]; !may || !slices.Contains(c.Finalizers, contentFinalizer) {
+// syncDeleted deletes the snapshot of a content that is being deleted, if its policy says so, and then lets it go.
+func (s *session) syncDeleted(ctx context.Context, ct *content) error {
+	unbound := ct.Spec.Source.SnapshotHandle != "" && ct.Spec.Snapshot.UID == ""
+	_, announced := ct.Annotations[beingDeleted]
+	if !slices.Contains(ct.Finalizers, contentFinalizer) || !unbound && !announced {
 		return nil
 	}
-	if c.Spec.DeletionPolicy == policyDelete {
-		if err := s.deleteSnapshot(ctx, c); err != nil {
+	if ct.Spec.DeletionPolicy == policyDelete {
+		if err := s.deleteSnapshot(ctx, ct); err != nil {
+			s.event(contentKind, &ct.ObjectMeta, "SnapshotDeleteFailed", err.Error())
 			return err
 		}
+		if ct.Status != nil {
+			status := map[string]any{"snapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "restoreSize": nil}
+			if err := ignoreNotFound(s.patchStatus(ctx, ct.Name, status)); err != nil {
+				return err
+			}
+		}
 	}
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/resourceVersion", "value": c.ResourceVersion},
-		{"op": "replace", "path": "/metadata/finalizers", "value": slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == contentFinalizer })},
-	})
+	left := slices.DeleteFunc(slices.Clone(ct.Finalizers), func(f string) bool { return f == contentFinalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ct.UID, "finalizers": left}})
 	if err != nil {
 		return err
 	}
-	_, err = s.Client.Resource(contentResource).Patch(ctx, c.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case apierrors.IsInvalid(err): // the test has failed
-		return waiting{"it has changed meanwhile"}
-	}
-	return err
+	_, err = s.Client.Resource(contentResource).Patch(ctx, ct.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return ignoreNotFound(err)
 }
 
-// deleteSnapshot deletes the snapshot of a content, of which the status says so.
-func (s *session) deleteSnapshot(ctx context.Context, c *content) error {
-	v, name, err := s.snapshotOf(c)
-	if err != nil {
-		return fmt.Errorf("delete its snapshot: %w", err)
+// deleteSnapshot deletes the snapshot of a content, which may be gone.
+func (s *session) deleteSnapshot(ctx context.Context, ct *content) error {
+	handle := ct.statusHandle()
+	if handle == "" {
+		if ct.Spec.Source.SnapshotHandle != "" {
+			return nil // nothing was found for it
+		}
+		handle = strings.Join([]string{ct.Spec.Source.VolumeHandle, snapshotName(ct.Spec.Snapshot.UID)}, "/")
 	}
-	switch err := s.Store.DeleteSnapshot(ctx, v, name); {
-	case err == nil:
-		s.Log.Info("snapshots: deleted", "volume", v, "snapshot", name, "content", c.Name)
-	case !errors.Is(err, volume.ErrNoSnapshot) && !errors.Is(err, volume.ErrNotFound):
+	of, err := s.parseHandle(handle, 3)
+	if err != nil {
 		return err
 	}
-	return nil
+	err = s.Store.DeleteSnapshot(ctx, of[0], of[1])
+	if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
+		return nil
+	}
+	return err
 }

@@ -13,9 +13,8 @@
 //	               -> (the snapshot is complete) readyToUse
 //
 // content.go follows a content from then on, deletes its snapshot if its policy says so, and finds the snapshots of contents
-// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. findings.go says
-// what does not fit together: nothing is ever collected, because a cluster that was restored from a backup has objects of
-// another time.
+// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. Nothing is ever collected, because a cluster that was restored from a backup has
+// objects of another time.
 //
 // It is active only while the API server has snapshot.storage.k8s.io/v1, which it looks for every 30 seconds, and lets podnas
 // list its classes. Otherwise it asks for nothing else.
@@ -23,7 +22,6 @@ package snapshots
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -58,7 +56,7 @@ const (
 	waitFirst, waitMax = 10 * time.Millisecond, time.Second
 )
 
-// Controller works on the VolumeSnapshots and VolumeSnapshotContents of a driver. All fields but the last are needed.
+// Controller works on the VolumeSnapshots and VolumeSnapshotContents of a driver. All exported fields are needed.
 type Controller struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
@@ -71,11 +69,7 @@ type Controller struct {
 
 	problems provisioner.Problems // of objects, by their keys
 
-	mu sync.Mutex
-	// +checklocks:mu
-	active *session // nil: not active
-	// +checklocks:mu
-	why error // why not, if that is a problem
+	why error // it is not active; Run alone uses this
 }
 
 // session is what there is while the controller is active.
@@ -85,11 +79,6 @@ type session struct {
 	classes, snapshots, contents cache.SharedIndexInformer
 	queue                        workqueue.TypedRateLimitingInterface[key]
 	waits                        workqueue.TypedRateLimiter[key]
-	began                        time.Time
-
-	mu sync.Mutex
-	// +checklocks:mu
-	unwatched map[string]error // why a resource can't be watched
 }
 
 // key names a VolumeSnapshot, or without a namespace a VolumeSnapshotContent.
@@ -124,9 +113,7 @@ func (c *Controller) Run(ctx context.Context) {
 
 // isServed reports whether the API server has the API, and podnas the right to list the classes.
 func (c *Controller) isServed(ctx context.Context) bool {
-	why := c.look(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	why := c.isMissing(ctx)
 	if why != nil && (c.why == nil || c.why.Error() != why.Error()) {
 		c.Log.Info("snapshots: VolumeSnapshots are not served", "reason", why)
 	}
@@ -134,7 +121,8 @@ func (c *Controller) isServed(ctx context.Context) bool {
 	return why == nil
 }
 
-func (c *Controller) look(ctx context.Context) error {
+// isMissing returns why the API is not served, or nil.
+func (c *Controller) isMissing(ctx context.Context) error {
 	_, err := c.Discovery.ServerResourcesForGroupVersion(groupVersion.String())
 	switch {
 	case apierrors.IsNotFound(err):
@@ -158,8 +146,6 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 		c.Log.Error("snapshots: can't watch", "err", err)
 		return
 	}
-	c.set(s)
-	defer c.set(nil)
 	var working sync.WaitGroup
 	defer working.Wait()
 	for _, informer := range s.informers() {
@@ -187,25 +173,12 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 	}
 }
 
-func (c *Controller) set(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.active = s
-}
-
-// session returns the current one, or why there is none.
-func (c *Controller) session() (*session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.active, c.why
-}
-
 func (c *Controller) newSession() *session {
 	return &session{
-		Controller: c, began: time.Now(), unwatched: map[string]error{},
-		classes:   newInformer(c.Client, classResource, &class{}),
-		snapshots: newInformer(c.Client, snapshotResource, &volumeSnapshot{}),
-		contents:  newInformer(c.Client, contentResource, &content{}),
+		Controller: c,
+		classes:    newInformer(c.Client, classResource, &class{}),
+		snapshots:  newInformer(c.Client, snapshotResource, &volumeSnapshot{}),
+		contents:   newInformer(c.Client, contentResource, &content{}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMax),
 			&workqueue.TypedBucketRateLimiter[key]{Limiter: rate.NewLimiter(rate.Limit(20), 100)},
@@ -223,10 +196,7 @@ func (s *session) informers() map[string]cache.SharedIndexInformer {
 // watch queues what changes.
 func (s *session) watch() error {
 	for resource, informer := range s.informers() {
-		err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-			s.mu.Lock()
-			s.unwatched[resource] = err
-			s.mu.Unlock()
+		err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 			s.Log.Debug("snapshots: can't watch", "resource", resource, "err", err)
 		})
 		if err != nil {
@@ -268,8 +238,6 @@ type waiting struct{ reason string }
 
 func (w waiting) Error() string { return w.reason }
 
-func asWaiting(err error, w *waiting) bool { return errors.As(err, w) }
-
 func (s *session) work(ctx context.Context) {
 	for {
 		k, down := s.queue.Get()
@@ -300,7 +268,6 @@ func (s *session) workOn(ctx context.Context, k key) {
 	case err != nil:
 		if s.problems.Update(k.String(), err) == provisioner.ProblemNew {
 			s.Log.Warn("snapshots: can't do it, will try again", "object", k.String(), "err", err)
-			s.tell(k, err)
 		}
 		s.queue.AddRateLimited(k)
 	default:
@@ -312,13 +279,11 @@ func (s *session) workOn(ctx context.Context, k key) {
 	}
 }
 
-// tell puts an event on a VolumeSnapshot. A content has errors in its status, which the snapshot-controller copies.
-func (s *session) tell(k key, err error) {
-	if vs := s.snapshot(k.namespace, k.name); k.namespace != "" && vs != nil {
-		s.Events.Event(&v1.ObjectReference{
-			APIVersion: groupVersion.String(), Kind: Kind, Namespace: vs.Namespace, Name: vs.Name, UID: vs.UID, ResourceVersion: vs.ResourceVersion,
-		}, v1.EventTypeWarning, "SnapshotFailed", err.Error())
-	}
+// event puts an event on an object.
+func (c *Controller) event(kind string, o *metav1.ObjectMeta, reason, message string) {
+	c.Events.Event(&v1.ObjectReference{
+		APIVersion: groupVersion.String(), Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+	}, v1.EventTypeWarning, reason, message)
 }
 
 // snapshotName is the name of the snapshot of a VolumeSnapshot.

@@ -14,13 +14,6 @@ import (
 // each other, and the content is of this driver: anybody may make a VolumeSnapshot that names another one's content.
 func (c *Controller) SnapshotFor(ctx context.Context, namespace, name string) (provisioner.SourceSnapshot, error) {
 	none := provisioner.SourceSnapshot{}
-	s, why := c.session()
-	if s == nil {
-		if why == nil {
-			why = errNoAPI
-		}
-		return none, fmt.Errorf("VolumeSnapshot %s can't be copied: %w", name, why)
-	}
 	vs, err := c.getSnapshot(ctx, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -45,13 +38,13 @@ func (c *Controller) SnapshotFor(ctx context.Context, namespace, name string) (p
 	case !content.isReady():
 		return none, fmt.Errorf("the content of VolumeSnapshot %s is not ready to use yet", name)
 	}
-	v, snapshot, err := s.snapshotOf(content)
+	of, err := c.parseHandle(content.statusHandle(), 3)
 	if err != nil {
 		return none, fmt.Errorf("VolumeSnapshot %s: %w", name, err)
 	}
-	found, err := c.Store.GetSnapshot(v, snapshot)
+	found, err := c.Store.GetSnapshot(of[0], of[1])
 	if err != nil {
-		return none, fmt.Errorf("VolumeSnapshot %s: snapshot %s of volume %s: %w", name, snapshot, v, err)
+		return none, fmt.Errorf("VolumeSnapshot %s: snapshot %s of volume %s: %w", name, of[1], of[0], err)
 	}
-	return provisioner.SourceSnapshot{Volume: v, Name: snapshot, Size: found.Size, Manifest: found.Manifest}, nil
+	return provisioner.SourceSnapshot{Volume: of[0], Name: of[1], Size: found.Size, Manifest: found.Manifest}, nil
 }

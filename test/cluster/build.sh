@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds a real Kubernetes, and etcd, from their Go modules (kubernetes/go.mod
-# says which version) into the cache, and prints the folder they are in.
+# says which version), and the snapshot-controller (snapshotcontroller/go.mod) into the cache, and prints the folder they are in.
 #
 # usage: build.sh [NAME...]     default: every name below
 #
@@ -9,7 +9,7 @@
 # share; Go's build cache keeps those.
 set -euo pipefail
 
-all=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+all=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl snapshot-controller)
 [ $# -gt 0 ] || set -- "${all[@]}"
 
 cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes"
@@ -42,10 +42,15 @@ for name; do
 	etcd) package=go.etcd.io/etcd/server/v3 flags="-s -w" ;;
 	*) package=k8s.io/kubernetes/cmd/$name flags="-s -w $stamp" ;;
 	esac
+	module=.
+	if [ "$name" = snapshot-controller ]; then
+		module=../snapshotcontroller flags="-s -w"
+		package=github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller
+	fi
 	echo "build.sh: building $name of $version" >&2
 	start=$SECONDS
 	tmp=$bin/.$name.$$
-	go build -trimpath -buildvcs=false -ldflags "$flags" -o "$tmp" "$package"
+	go -C "$module" build -trimpath -buildvcs=false -ldflags "$flags" -o "$tmp" "$package"
 	mv "$tmp" "$bin/$name"
 	echo "build.sh: $name took $((SECONDS - start)) s" >&2
 done

@@ -23,6 +23,9 @@ const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v
 // is known to it, and every object valid.
 func TestManifests(t *testing.T) {
 	installMonitoring(t)
+	if _, err := snapshotAPI(); err != nil {
+		t.Fatal(err)
+	}
 	for _, path := range files(t, "../../deploy/podnas.yaml", "../../deploy/examples/*.yaml", "../../deploy/examples/*/*.yaml", "../../deploy/components/disk-image/repair.yaml") {
 		t.Run(filepath.Base(path), func(t *testing.T) { dryRun(t, nil, "-f", path) })
 	}

@@ -35,11 +35,13 @@ var (
 // snapshotAPI gives the cluster the kinds of VolumeSnapshots and podnas the rights, once for all tests, and returns a client.
 var snapshotAPI = sync.OnceValues(func() (dynamic.Interface, error) {
 	ctx := context.Background()
-	crds, err := output("./snapshotcontroller/build.sh", "crds")
+	module := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
+	module.Dir, module.Env = "snapshotcontroller", append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+	dir, err := module.Output()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := kubectl(ctx, nil, "apply", "-f", crds); err != nil {
+	if _, err := kubectl(ctx, nil, "apply", "--server-side", "-k", filepath.Join(strings.TrimSpace(string(dir)), "config", "crd")); err != nil {
 		return nil, err
 	}
 	if _, err := kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "crd/volumesnapshots."+snapshotGroup,
@@ -74,15 +76,11 @@ var snapshotAPI = sync.OnceValues(func() (dynamic.Interface, error) {
 // snapshotController runs the stock one until the test ends.
 func snapshotController(t *testing.T) *os.Process {
 	t.Helper()
-	program, err := output("./snapshotcontroller/build.sh", "program")
-	if err != nil {
-		t.Fatal(err)
-	}
 	log, err := os.Create(filepath.Join(cluster.logs, strings.ReplaceAll(t.Name(), "/", "-")+"-controller.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "--kubeconfig="+cluster.plane.Kubeconfig(), "--retry-interval-max=5s", "--kube-api-qps=200", "--kube-api-burst=200")
+	cmd := exec.Command(filepath.Join(cluster.bin, "snapshot-controller"), "--kubeconfig="+cluster.plane.Kubeconfig(), "--retry-interval-max=5s", "--kube-api-qps=200", "--kube-api-burst=200")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
