@@ -40,7 +40,7 @@ type taking struct {
 	ended bool
 	// captured has the inodes that need nothing more: they were captured, or made since the cut.
 	// +checklocks:mu
-	captured marks
+	captured tree.Inodes
 	// claims has the inodes that somebody captures. The channel is closed at the end; nil: nobody waits.
 	// +checklocks:mu
 	claims map[uint64]chan struct{}
@@ -59,7 +59,7 @@ func namesOf(inode uint64) string { return namesDir + "/" + strconv.FormatUint(i
 func (t *taking) isCaptured(inode uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ended || t.captured.has(inode)
+	return t.ended || t.captured.Has(inode)
 }
 
 // claim reports whether the caller has to capture a file, and then call release. If somebody else does, it waits.
@@ -67,7 +67,7 @@ func (t *taking) claim(inode uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		if t.ended || t.captured.has(inode) {
+		if t.ended || t.captured.Has(inode) {
 			return false
 		}
 		wait, claimed := t.claims[inode]
@@ -89,7 +89,7 @@ func (t *taking) claim(inode uint64) bool {
 func (t *taking) release(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.captured.add(inode)
+	t.captured.Add(inode)
 	t.unclaimLocked(inode)
 }
 
@@ -125,14 +125,14 @@ func (t *taking) end() {
 func (t *taking) made(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.captured.add(inode)
+	t.captured.Add(inode)
 }
 
 func (t *taking) moves(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.captured.has(inode) {
+	if !t.captured.Has(inode) {
 		t.moved[inode] = file
 	}
 }

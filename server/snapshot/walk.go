@@ -49,7 +49,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 	defer fail(nil)
 	t := &taking{
 		files: files, work: work, failed: fail,
-		captured: marks{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
+		captured: tree.Inodes{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
 	}
 	if err := t.begin(); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 		return err
 	}
 	p.Cut.Store(at.UnixNano())
-	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}, counted: marks{}, last: last.open(at)}
+	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}, counted: tree.Inodes{}, last: last.open(at)}
 	defer w.last.close()
 	err = w.run(at)
 	v.taking.Store(nil)
@@ -107,7 +107,7 @@ type walk struct {
 	pacer    tree.Pacer
 	last     *earlier // nil: none
 	list     *catalogueWriter
-	counted  marks // the objects whose bytes are counted
+	counted  tree.Inodes // the objects whose bytes are counted
 }
 
 // place is where a directory of the snapshot belongs.
@@ -242,8 +242,8 @@ func (w *walk) entry(d *filling, e *entry) error {
 		w.dirs = append(w.dirs, place{e.inode, d.inode, e.name})
 		return nil
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !w.counted.has(e.inode) {
-		w.counted.add(e.inode)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !w.counted.Has(e.inode) {
+		w.counted.Add(e.inode)
 		w.progress.Bytes.Add(min(st.Size, st.Blocks*512))
 	}
 	return w.work.Link(object(e.inode), path.Join(objectsDir, strconv.FormatUint(d.inode, 10), e.name))
