@@ -195,6 +195,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"State:", state},
 		{"Moment:", created},
 		{"Took:", tookOf(&s.Snapshot)},
+		{"Longest wait:", waitText(&s.Snapshot)},
 		{"Scheduled:", strings.Join(s.Scheduled, ", ")},
 		{"Files:", volume.FormatCount(s.Files, "")},
 		{"Bytes:", volume.FormatSize(s.Bytes) + ", mostly shared with the volume"},
@@ -218,4 +219,16 @@ func unchangedText(files int64) string {
 		return ""
 	}
 	return volume.FormatCount(files, "file") + ", which take nothing again: they are those of the snapshot before"
+}
+
+// waitText says how long a change has waited for the snapshot.
+func waitText(s *control.Snapshot) string {
+	if s.LongestWait == 0 {
+		return ""
+	}
+	text := (time.Duration(s.LongestWait) * time.Millisecond).String()
+	if s.WaitedFor != "" {
+		text += ", of a change of " + plainPath(s.WaitedFor)
+	}
+	return text
 }

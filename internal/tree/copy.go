@@ -27,6 +27,10 @@ const hubName = ".podnas-copying-6e1f4c"
 // Copy copies a directory tree. The fields are its progress, including files that
 // were complete before, and may be read at any time. A Copy is for one Run.
 type Copy struct {
+	// Shared is whether files of the source have names in other trees, too, so that their number of links does not say
+	// how many they have in this one.
+	Shared bool
+
 	Files atomic.Int64 // entries of any type, the root not counted
 	Bytes atomic.Int64 // content on the disk; holes don't count
 }
@@ -62,6 +66,12 @@ func (c *Copy) Run(ctx context.Context, from, to *os.File) error {
 	}
 	defer j.to.close()
 	defer j.closeHub()
+	if c.Shared {
+		var err error
+		if j.several, err = WithSeveralNames(ctx, from); err != nil {
+			return fmt.Errorf("copy: %w", err)
+		}
+	}
 	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: j.entry}
 	if err := j.walk.run(ctx, from); err != nil {
 		return fmt.Errorf("copy: %w", err)
@@ -83,6 +93,7 @@ type job struct {
 
 	hub     *os.File        // see hubName; nil until needed
 	moved   int             // numbers the entries moved to hub
+	several Inodes          // of the source, if it is Shared: the files with several names
 	linked  map[string]bool // files with several names that are in hub, by link
 	noClone bool            // the disk can't share blocks
 	noRange bool            // copy_file_range(2) does not work

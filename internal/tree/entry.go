@@ -22,7 +22,7 @@ func (j *job) entry(e *Entry) error {
 		return nil
 	}
 	var err error
-	if e.Stat.Nlink > 1 {
+	if e.Stat.Nlink > 1 && (!j.Shared || j.several.Has(e.Stat.Ino)) {
 		err = j.link(e)
 	} else {
 		err = j.place(j.to.dir, e.Name, e)

@@ -118,6 +118,7 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 			return err
 		}
 	}
+	c.tree.Shared = r.SourceSnapshot != ""
 	if err := c.tree.Run(ctx, from, to); err != nil {
 		return err
 	}

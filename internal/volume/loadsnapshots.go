@@ -192,6 +192,9 @@ func (s *Store) checkSnapshotsOf(id uint64) []Finding {
 			})
 		}
 	}
+	if last := s.lastSnapshotLocked(id); last != nil && last.waitedLong() {
+		findings = append(findings, last.longWait())
+	}
 	if t := s.takings[id]; len(unfinished) > 0 && (t == nil || t.ended()) {
 		findings = append(findings, Finding{
 			Path: work, Notice: true, Problem: "files of a snapshot that was not completed take space", Fix: "restart podnas, which removes them",
@@ -206,4 +209,18 @@ func (s *Store) checkSnapshotsOf(id uint64) []Finding {
 func (s *Store) isBadSnapshotLocked(id uint64, name string) bool {
 	file := (&Snapshot{VolumeID: id, Name: name}).file()
 	return slices.ContainsFunc(s.badSnapshots, func(d badSnapshot) bool { return d.file == file })
+}
+
+// longWait is the finding about a snapshot that made clients wait.
+func (r *Snapshot) longWait() Finding {
+	file := "a file"
+	if r.WaitedFor != "" {
+		file = strconv.Quote(r.WaitedFor)
+	}
+	return Finding{
+		Volume: r.Volume, Path: r.Directory(), Notice: true,
+		Problem: fmt.Sprintf("while its snapshot %s was taken, a change of %s waited %.1f s: the file is in very many pieces, or the disk is slow",
+			r.Name, file, float64(r.LongestWait)/1000),
+		Fix: "write the file anew while nobody uses it (cp FILE NEW && mv NEW FILE), take snapshots of this volume at quiet times, or none. The next snapshot ends this notice",
+	}
 }

@@ -42,10 +42,10 @@ func newSchedules(now func() time.Time) schedules {
 	return schedules{changed: make(chan struct{}, 1), now: now, attempts: map[uint64]*attempt{}}
 }
 
-// attempt is a scheduled snapshot that is due. Its times have monotonic clocks.
+// attempt is a scheduled snapshot that is due.
 type attempt struct {
-	since time.Time // when that was first seen
-	retry time.Time // not before
+	since time.Time // when that was first seen, by the process's clock, which nobody sets
+	retry time.Time // not before, by the clock of schedules
 	pause time.Duration
 	err   error // why the last try failed; nil: it has not, or the volume was busy
 }
@@ -166,7 +166,7 @@ func (s *Store) takeScheduled(ctx context.Context, v Volume, due []string, now t
 	s.mu.Lock()
 	a := s.schedules.attempts[v.ID]
 	if a == nil {
-		a = &attempt{since: now, retry: now}
+		a = &attempt{since: time.Now(), retry: now}
 		s.schedules.attempts[v.ID] = a
 	}
 	retry := a.retry

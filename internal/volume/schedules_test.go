@@ -55,7 +55,7 @@ func hasSnapshots(t *testing.T, s *Store, what string, want ...string) {
 
 func TestSchedule(t *testing.T) {
 	root := t.TempDir()
-	s, c, clock := withSchedule(t, root, Schedule{Hourly: 3, Daily: 2})
+	s, _, clock := withSchedule(t, root, Schedule{Hourly: 3, Daily: 2})
 	clock.look(t, "2026-11-28 21:08:00")
 	clock.look(t, "2026-11-28 21:09:00")
 	hasSnapshots(t, s, "the first", "v/daily-2026-11-28-2108")
@@ -76,7 +76,7 @@ func TestSchedule(t *testing.T) {
 	mustDo(t, s.Close())
 
 	// After a restart, what was missed is made up for once.
-	s, c = openWith(t, root)
+	s, c := openWith(t, root)
 	clock = clockOf{s, c}
 	clock.look(t, "2026-11-29 20:17:00")
 	clock.look(t, "2026-11-29 20:18:00")

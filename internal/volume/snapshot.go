@@ -41,6 +41,8 @@ const (
 	snapshotCatalogue = "catalogue"
 	// snapshotNameMax limits a snapshot's name, in bytes. Labels of Kubernetes have the same limit.
 	snapshotNameMax = 63
+	// snapshotWaitMax is how long a change may wait for a snapshot without a warning.
+	snapshotWaitMax = time.Second
 )
 
 var (
@@ -78,6 +80,10 @@ type SnapshotProgress struct {
 	Cut          atomic.Int64 // the moment of the snapshot in Unix nanoseconds; 0: not yet
 	Files, Bytes atomic.Int64
 	Linked       atomic.Int64
+	// Waited is how long a change of the volume has waited for the snapshot, in nanoseconds: the longest time. WaitedFor is the
+	// path of the file that was changed. They are set at the end.
+	Waited    atomic.Int64
+	WaitedFor atomic.Pointer[string]
 }
 
 // EarlierSnapshot is a complete snapshot of a volume. It may be removed at any time.
@@ -120,6 +126,10 @@ type Snapshot struct {
 	Scheduled []string `json:"scheduled,omitempty"`
 	// Expires is when a scheduled snapshot is deleted, if its volume is by then.
 	Expires time.Time `json:"expires,omitzero"`
+	// LongestWait is how long a change of the volume has waited while it was taken, in milliseconds, and WaitedFor the file, if
+	// that was long.
+	LongestWait int64  `json:"longestWaitMs,omitempty"`
+	WaitedFor   string `json:"waitedFor,omitempty"`
 	// Manifest is the volume's.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
@@ -249,6 +259,9 @@ func (s *Store) SnapshotsUnderWay() []SnapshotUnderWay {
 	slices.SortFunc(list, func(a, b SnapshotUnderWay) int { return cmp.Compare(a.Volume, b.Volume) })
 	return list
 }
+
+// waitedLong reports whether a change has waited long while it was taken.
+func (r *Snapshot) waitedLong() bool { return r.LongestWait > snapshotWaitMax.Milliseconds() }
 
 // isOf reports whether it is a snapshot of a volume, by the volume's name or ID.
 func (r *snapshotRecord) isOf(volume string) bool {

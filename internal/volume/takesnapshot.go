@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
@@ -255,6 +256,10 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	if len(r.Scheduled) > 0 {
 		s.wakeRoom()
 	}
+	if taken.waitedLong() {
+		s.log.Warn("snapshot: a change of the volume has waited long for it: 'podnas doctor' says what to do", "volume", r.Volume, "snapshot", r.Name,
+			"waited", time.Duration(r.LongestWait)*time.Millisecond, "file", r.WaitedFor)
+	}
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
 		"linked", r.Linked, "at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
 	return taken, nil
@@ -285,25 +290,48 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 		r.Reserve = t.volume.reserveFor(r.Bytes)
 	}
 	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
+	r.LongestWait = t.progress.Waited.Load() / int64(time.Millisecond)
+	if file := t.progress.WaitedFor.Load(); file != nil {
+		r.WaitedFor = forRecord(*file)
+	}
 	return nil
+}
+
+// pathKept is how much of a path is in a record.
+const pathKept = 1000
+
+// forRecord is a path of a client as a record has it: JSON has no bytes that are not UTF-8.
+func forRecord(path string) string {
+	if len(path) > pathKept {
+		path = "..." + path[len(path)-pathKept:]
+	}
+	return strings.ToValidUTF8(path, "\ufffd")
 }
 
 // lastSnapshot returns the latest snapshot of a volume, or nil.
 func (s *Store) lastSnapshot(id uint64) *EarlierSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var last *snapshotRecord
-	for _, r := range s.snapshots[id] {
-		if !r.deleting && (last == nil || last.Created.Before(r.Created)) {
-			last = r
-		}
-	}
+	last := s.lastSnapshotLocked(id)
 	if last == nil {
 		return nil
 	}
 	return &EarlierSnapshot{
 		Tree: filepath.Join(s.root.Name(), last.tree()), Catalogue: filepath.Join(s.root.Name(), last.Catalogue()), Cut: last.Created,
 	}
+}
+
+// lastSnapshotLocked returns the record of the latest snapshot of a volume, or nil.
+//
+// +checklocks:s.mu
+func (s *Store) lastSnapshotLocked(id uint64) *snapshotRecord {
+	var last *snapshotRecord
+	for _, r := range s.snapshots[id] {
+		if !r.deleting && (last == nil || last.Created.Before(r.Created)) {
+			last = r
+		}
+	}
+	return last
 }
 
 // makeSnapshotDirs makes the folders for snapshots of a volume, and opens that for work.

@@ -97,25 +97,27 @@ func TestHandlesOfLinked(t *testing.T) {
 			defer f.Close()
 			return f.ID, nil
 		}
+		readNow := func(id disk.FileID) (content string, err error) {
+			f, err := v.opener.OpenIn(shown, id, inode.UseRead)
+			if err != nil {
+				return "", err
+			}
+			defer f.Close()
+			buf := make([]byte, 100)
+			n, err := f.ReadAt(buf, 0)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return string(buf[:n]), err
+		}
 		read := func(id disk.FileID) (content string, err error) {
 			for range 100 { // the index may have to look for it
-				f, openErr := v.opener.OpenIn(shown, id, inode.UseRead)
-				if err = openErr; errors.Is(err, syscall.EAGAIN) {
-					time.Sleep(50 * time.Millisecond)
-					continue
+				if content, err = readNow(id); !errors.Is(err, syscall.EAGAIN) {
+					break
 				}
-				if err != nil {
-					return "", err
-				}
-				defer f.Close()
-				buf := make([]byte, 100)
-				n, err := f.ReadAt(buf, 0)
-				if errors.Is(err, io.EOF) {
-					err = nil
-				}
-				return string(buf[:n]), err
+				time.Sleep(50 * time.Millisecond)
 			}
-			return "", err
+			return content, err
 		}
 		one, err := lookup("one", "stays")
 		must(t, err)

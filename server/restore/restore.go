@@ -44,8 +44,13 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 		return fmt.Errorf("open snapshot %s: %w", name, err)
 	}
 	defer from.Close()
+	several, err := severalIn(ctx, shown.Files.Root, name)
+	if err != nil {
+		return fmt.Errorf("read snapshot %s: %w", name, err)
+	}
 	r := run{
-		ctx: ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
+		several: several,
+		ctx:     ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
 		dirs: []dir{{from: from.ID, to: *v.Files.RootID(), path: "/"}},
 	}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
@@ -66,6 +71,17 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	return tree.SyncAll(v.Files.Root)
 }
 
+// severalIn finds the files with several names in a snapshot. The number of links does not say it, as they have names in other
+// snapshots, too.
+func severalIn(ctx context.Context, all *os.File, name string) (tree.Inodes, error) {
+	dir, err := tree.OpenDir(all, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // only read from
+	return tree.WithSeveralNames(ctx, dir)
+}
+
 // run is one Run.
 type run struct {
 	ctx      context.Context // of Run
@@ -74,6 +90,7 @@ type run struct {
 	progress *Progress
 	as       actas.Thread
 	dirs     []dir                  // under way; the last is the next
+	several  tree.Inodes            // the files of the snapshot with several names
 	linked   map[uint64]disk.FileID // files with several names that are in place, by their number in the snapshot
 }
 
@@ -240,7 +257,7 @@ func (r *run) entry(d *dir, from, to *inode.File, name string) error {
 		return err
 	}
 	defer was.Close()
-	several := !was.Attr.IsDir() && was.Attr.Nlink > 1
+	several := !was.Attr.IsDir() && r.several.Has(was.Attr.Ino)
 	if first, there := r.linked[was.Attr.Ino]; several && there {
 		return r.link(first, to, name)
 	}

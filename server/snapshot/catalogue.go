@@ -108,7 +108,8 @@ type indexed struct {
 func newCatalogueWriter(to io.Writer, cut int64) (*catalogueWriter, error) {
 	w := &catalogueWriter{to: bufio.NewWriterSize(to, 64<<10)}
 	b := binary.BigEndian.AppendUint64([]byte(catalogueMagic), uint64(cut))
-	return w, w.write(summed(b))
+	err := w.write(summed(b))
+	return w, err
 }
 
 // summed appends a checksum.

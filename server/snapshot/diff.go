@@ -91,15 +91,12 @@ func (d *differ) dirs(at string, a, b *os.File, inode uint64) error {
 	if err != nil {
 		return err
 	}
-	var block *block
-	if d.earlier != nil {
-		block, _ = d.earlier.catalogue.directory(inode) // without it, more is read
-	}
+	block := d.block(at, inode)
 	for len(namesA) > 0 || len(namesB) > 0 {
 		if d.ctx.Err() != nil {
 			return context.Cause(d.ctx)
 		}
-		order := 0
+		var order int
 		switch {
 		case len(namesA) == 0:
 			order = 1
@@ -126,6 +123,23 @@ func (d *differ) dirs(at string, a, b *os.File, inode uint64) error {
 		}
 	}
 	return nil
+}
+
+// block returns what the catalogue has of a directory of the volume, nil if that is not known, or the directory had another path:
+// then more is read.
+func (d *differ) block(at string, inode uint64) *block {
+	if d.earlier == nil {
+		return nil
+	}
+	was, err := d.earlier.catalogue.path(inode)
+	if err != nil || path.Clean(was) != path.Clean(at) {
+		return nil
+	}
+	b, err := d.earlier.catalogue.directory(inode)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // look returns a name with what StatIn says of it, nil if it is gone.
@@ -167,7 +181,7 @@ func (d *differ) name(at string, a, b *named, block *block) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", path.Join(at, a.name), err)
 	}
-	defer one.Close()
+	defer func() { _ = one.Close() }() // only read from
 	other, err := tree.OpenDir(b.dir, b.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -175,7 +189,7 @@ func (d *differ) name(at string, a, b *named, block *block) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", path.Join(at, b.name), err)
 	}
-	defer other.Close()
+	defer func() { _ = other.Close() }() // only read from
 	return d.dirs(path.Join(at, b.name), one, other, b.st.Ino)
 }
 
@@ -221,7 +235,7 @@ func (d *differ) all(at string, n *named, kind Kind) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", path.Join(at, n.name), err)
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // only read from
 	names, err := sortedNames(dir)
 	if err != nil {
 		return err

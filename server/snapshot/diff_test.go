@@ -118,6 +118,39 @@ func TestDiff(t *testing.T) {
 	})
 }
 
+// A directory that has taken the place of another one has its own files, though none of them has changed.
+func TestDiffOfMovedDirectories(t *testing.T) {
+	testdisk.Sharing(t, func(t *testing.T, on string) {
+		v := newVolume(t, on)
+		for _, name := range []string{"x", "y"} {
+			mustDo(t, os.Mkdir(filepath.Join(v.dir, name), 0o755))
+			mustDo(t, os.WriteFile(filepath.Join(v.dir, name, "f"), []byte("in "+name), 0o644))
+		}
+		mustDo(t, os.Chtimes(filepath.Join(v.dir, "x/f"), time.Unix(1, 0), time.Unix(1, 0)))
+		if x := v.Files.Index(); x != nil {
+			x.WalkOnce()
+		}
+		time.Sleep(age)
+		_, err := v.take(new(snapshot.Progress))
+		mustDo(t, err)
+		mustDo(t, os.RemoveAll(filepath.Join(v.dir, "x")))
+		mustDo(t, os.Rename(filepath.Join(v.dir, "y"), filepath.Join(v.dir, "x")))
+		if x := v.Files.Index(); x != nil {
+			x.WalkOnce()
+		}
+		want := []string{"changed x/f content,modified", "removed y/", "removed y/f"}
+		a := v.last
+		if lines := diff(t, a, &snapshot.Earlier{Tree: v.dir}, true); !slices.Equal(lines, want) {
+			t.Errorf("with the volume: %q, want %q", lines, want)
+		}
+		_, err = v.take(new(snapshot.Progress))
+		mustDo(t, err)
+		if lines := diff(t, a, v.last, false); !slices.Equal(lines, want) {
+			t.Errorf("of snapshots: %q, want %q", lines, want)
+		}
+	})
+}
+
 // What two snapshots have in common is not read, and neither is what has not changed in the volume.
 func TestDiffReadsWhatHasChangedAlone(t *testing.T) {
 	testdisk.Sharing(t, func(t *testing.T, on string) {

@@ -40,10 +40,13 @@ type taking struct {
 	ended bool
 	// captured has the inodes that need nothing more: they were captured, or made since the cut.
 	// +checklocks:mu
-	captured marks
+	captured tree.Inodes
 	// claims has the inodes that somebody captures. The channel is closed at the end; nil: nobody waits.
 	// +checklocks:mu
 	claims map[uint64]chan struct{}
+	// waits is how long changes have waited for files to be captured.
+	// +checklocks:mu
+	waits waits
 	// moved has the files that are not in the directory any more that they were in at the cut.
 	// +checklocks:mu
 	moved map[uint64]disk.FileID
@@ -52,12 +55,19 @@ type taking struct {
 func object(inode uint64) string  { return objectsDir + "/" + strconv.FormatUint(inode, 10) }
 func namesOf(inode uint64) string { return namesDir + "/" + strconv.FormatUint(inode, 10) }
 
+// isCaptured reports whether a file needs nothing more.
+func (t *taking) isCaptured(inode uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended || t.captured.Has(inode)
+}
+
 // claim reports whether the caller has to capture a file, and then call release. If somebody else does, it waits.
 func (t *taking) claim(inode uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		if t.ended || t.captured.has(inode) {
+		if t.ended || t.captured.Has(inode) {
 			return false
 		}
 		wait, claimed := t.claims[inode]
@@ -79,7 +89,7 @@ func (t *taking) claim(inode uint64) bool {
 func (t *taking) release(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.captured.add(inode)
+	t.captured.Add(inode)
 	t.unclaimLocked(inode)
 }
 
@@ -115,14 +125,14 @@ func (t *taking) end() {
 func (t *taking) made(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.captured.add(inode)
+	t.captured.Add(inode)
 }
 
 func (t *taking) moves(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.captured.has(inode) {
+	if !t.captured.Has(inode) {
 		t.moved[inode] = file
 	}
 }
@@ -138,7 +148,12 @@ func (t *taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
 // before captures a file that is about to change. If that fails, so does the snapshot, and the change is made all the same.
 func (t *taking) before(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
-	if file.IsZero() || !t.claim(inode) {
+	if file.IsZero() || t.isCaptured(inode) {
+		return
+	}
+	began := time.Now()
+	defer func() { t.waited(inode, time.Since(began)) }()
+	if !t.claim(inode) {
 		return
 	}
 	type result struct {

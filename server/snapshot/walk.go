@@ -24,6 +24,11 @@ type Progress struct {
 	Files  atomic.Int64 // entries of any type, the root not counted
 	Bytes  atomic.Int64 // that regular files take on the disk
 	Linked atomic.Int64 // files that are those of the earlier snapshot
+
+	// Waited is how long a change has waited for a file to be captured, in nanoseconds: the longest time. WaitedFor is
+	// the path of the file, nil if that was not long. They are set at the end.
+	Waited    atomic.Int64
+	WaitedFor atomic.Pointer[string]
 }
 
 // ErrBusy means that a snapshot of the volume is being taken, or somebody holds it.
@@ -44,7 +49,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 	defer fail(nil)
 	t := &taking{
 		files: files, work: work, failed: fail,
-		captured: marks{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
+		captured: tree.Inodes{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
 	}
 	if err := t.begin(); err != nil {
 		return err
@@ -60,10 +65,11 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 		return err
 	}
 	p.Cut.Store(at.UnixNano())
-	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}, counted: marks{}, last: last.open(at)}
+	w := walk{taking: t, ctx: ctx, progress: p, pacer: tree.Pacer{Part: pausePart}, counted: tree.Inodes{}, last: last.open(at)}
 	defer w.last.close()
 	err = w.run(at)
 	v.taking.Store(nil)
+	w.tellWaits()
 	if err == nil {
 		err = w.sweep()
 	}
@@ -101,7 +107,7 @@ type walk struct {
 	pacer    tree.Pacer
 	last     *earlier // nil: none
 	list     *catalogueWriter
-	counted  marks // the objects whose bytes are counted
+	counted  tree.Inodes // the objects whose bytes are counted
 }
 
 // place is where a directory of the snapshot belongs.
@@ -125,7 +131,7 @@ func (w *walk) run(cut time.Time) (err error) {
 	}
 	w.dirs = []place{{inode: root}}
 	for next := 0; next < len(w.dirs); next++ {
-		if err := w.fill(w.dirs[next]); err != nil {
+		if err := w.fill(next); err != nil {
 			return fmt.Errorf("%s: %w", w.pathOf(next), err)
 		}
 	}
@@ -161,13 +167,15 @@ func (w *walk) rootInode() (inode uint64, err error) {
 type filling struct {
 	block
 
+	at   int         // in walk.dirs
 	live int         // the directory as it is now, -1 if it is gone
 	into *os.File    // that of the snapshot
 	last *earlierDir // that of the earlier snapshot, nil: none
 }
 
 // fill makes the files of a directory, and finds the directories in it.
-func (w *walk) fill(p place) error {
+func (w *walk) fill(at int) error {
+	p := w.dirs[at]
 	names, err := openNames(w.work, namesOf(p.inode))
 	if err != nil {
 		return err
@@ -178,7 +186,7 @@ func (w *walk) fill(p place) error {
 		return err
 	}
 	defer live.Close()
-	d := filling{block: block{inode: p.inode, above: p.above, name: p.name}, live: live.FD(), last: w.last.directory(p.inode)}
+	d := filling{block: block{inode: p.inode, above: p.above, name: p.name}, at: at, live: live.FD(), last: w.last.directory(p.inode)}
 	defer d.last.close()
 	err = tree.Fill(w.objects, strconv.FormatUint(p.inode, 10), func(into *os.File) error {
 		d.into = into
@@ -208,6 +216,7 @@ func (w *walk) fill(p place) error {
 // entry makes a file of a directory.
 func (w *walk) entry(d *filling, e *entry) error {
 	made, r := false, record{inode: e.inode, kind: e.kind, name: e.name, changed: unknownChange}
+	began := time.Now()
 	if w.claim(e.inode) {
 		var err error
 		made, err = w.fromLive(d, e, &r)
@@ -216,6 +225,7 @@ func (w *walk) entry(d *filling, e *entry) error {
 			return err
 		}
 	}
+	w.found(e.inode, time.Since(began), slowPlace{d.at, e.name})
 	d.records = append(d.records, r)
 	if made {
 		return nil
@@ -232,8 +242,8 @@ func (w *walk) entry(d *filling, e *entry) error {
 		w.dirs = append(w.dirs, place{e.inode, d.inode, e.name})
 		return nil
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !w.counted.has(e.inode) {
-		w.counted.add(e.inode)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !w.counted.Has(e.inode) {
+		w.counted.Add(e.inode)
 		w.progress.Bytes.Add(min(st.Size, st.Blocks*512))
 	}
 	return w.work.Link(object(e.inode), path.Join(objectsDir, strconv.FormatUint(d.inode, 10), e.name))

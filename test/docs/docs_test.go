@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 const top = "../.."
@@ -55,8 +57,9 @@ func TestCommands(t *testing.T) {
 		if len(blocks) == 0 {
 			continue
 		}
-		t.Run(filepath.Base(page), func(t *testing.T) {
-			r := newReader(t, binary)
+		name := filepath.Base(page)
+		t.Run(name, func(t *testing.T) {
+			r := newReader(t, binary, folderFor(t, name))
 			for _, b := range blocks {
 				switch b.Kind {
 				case "":
@@ -87,13 +90,25 @@ type reader struct {
 	log        bytes.Buffer
 }
 
-func newReader(t *testing.T, binary string) *reader {
+// folderFor returns an empty folder for a page: on an XFS, if it is about what needs one.
+func folderFor(t *testing.T, page string) (dir string) {
+	t.Helper()
+	if page != "restic.md" {
+		return t.TempDir()
+	}
+	if _, err := exec.LookPath("restic"); err != nil {
+		t.Skipf("Debian's package restic is not here: %v", err)
+	}
+	return testdisk.OneXFS(t)
+}
+
+func newReader(t *testing.T, binary, dir string) *reader {
 	t.Helper()
 	whole, err := filepath.Abs(filepath.Join(top, "deploy"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, dir: t.TempDir()}
+	r := &reader{t: t, dir: dir}
 	for link, target := range map[string]string{"bin/podnas": binary, "deploy": whole} {
 		link = filepath.Join(r.dir, link)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
@@ -128,6 +143,7 @@ func freePort(t *testing.T) string {
 func (r *reader) command(ctx context.Context, b Block) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", r.ports.Replace(b.Script))
 	cmd.Dir = r.dir
+	cmd.WaitDelay = time.Second // its children may have its output, and go on
 	return cmd
 }
 

@@ -50,7 +50,13 @@ func Ext4(t *testing.T, test func(t *testing.T, disk string)) {
 // XFS runs a test on an XFS.
 func XFS(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
-	t.Run("XFS", func(t *testing.T) { test(t, mount(t, 512<<20, "mkfs.xfs", "-q")) })
+	t.Run("XFS", func(t *testing.T) { test(t, OneXFS(t)) })
+}
+
+// OneXFS is a folder on an XFS.
+func OneXFS(t *testing.T) string {
+	t.Helper()
+	return mount(t, 512<<20, "mkfs.xfs", "-q")
 }
 
 // Small runs a test on an ext4 and an XFS that are full soon, of blocks or of inodes.

@@ -106,6 +106,7 @@ func TestSnapshots(t *testing.T) {
 		mustWrite(t, filepath.Join(mnt, "folder/file"), []byte("third"))
 		holds(t, filepath.Join(a.dir(pv), "folder/file"), []byte("third"))
 	})
+	t.Run("in common", func(t *testing.T) { inCommon(t, a, mnt, name) })
 	t.Run("deleted", func(t *testing.T) {
 		a.snapshot(t, "delete", name, "one", "--yes")
 		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -117,6 +118,43 @@ func TestSnapshots(t *testing.T) {
 			}
 		}
 	})
+}
+
+// inCommon has two snapshots with a file that has not changed between them: it is one file to the client, too, as long as one of them has
+// it. What has changed is another one, whatever the client has cached.
+func inCommon(t *testing.T, a *appliance, mnt, name string) {
+	mustWrite(t, filepath.Join(mnt, "stays"), []byte("the same"))
+	mustWrite(t, filepath.Join(mnt, "changes"), []byte("before"))
+	at := func(snapshot, file string) string { return filepath.Join(mnt, ".snapshots", snapshot, file) }
+	time.Sleep(2500 * time.Millisecond) // what has changed a moment ago is cloned again
+	a.snapshot(t, "create", name, "common-1")
+	holds(t, at("common-1", "stays"), []byte("the same"))
+	holds(t, at("common-1", "changes"), []byte("before"))
+	mustWrite(t, filepath.Join(mnt, "changes"), []byte("after!"))
+	a.snapshot(t, "create", name, "common-2")
+	holds(t, at("common-2", "stays"), []byte("the same"))
+	holds(t, at("common-2", "changes"), []byte("after!"))
+	holds(t, at("common-1", "changes"), []byte("before"))
+	if inodeNumber(t, at("common-1", "stays")) != inodeNumber(t, at("common-2", "stays")) {
+		t.Error("the file that has not changed is two")
+	}
+	if inodeNumber(t, at("common-1", "stays")) == inodeNumber(t, filepath.Join(mnt, "stays")) {
+		t.Error("the volume has the snapshot's file")
+	}
+	if out := a.snapshot(t, "diff", name, "common-1", "common-2"); !strings.Contains(out, "M changes   (content, modified)\n") || strings.Contains(out, "stays") {
+		t.Errorf("they differ in\n%s", out)
+	}
+	held := mustOpen(t, at("common-1", "stays"), os.O_RDONLY)
+	defer held.Close()
+	a.snapshot(t, "delete", name, "common-1", "--yes")
+	mustWrite(t, filepath.Join(mnt, "stays"), []byte("not any more"))
+	dropCaches(t)
+	buf := make([]byte, 100)
+	if n, err := held.ReadAt(buf, 0); string(buf[:n]) != "the same" {
+		t.Errorf("what is open in a deleted snapshot, and in another one: %q, %v", buf[:n], err)
+	}
+	holds(t, at("common-2", "stays"), []byte("the same"))
+	holds(t, at("common-2", "changes"), []byte("after!"))
 }
 
 func inodeNumber(t *testing.T, name string) uint64 {
