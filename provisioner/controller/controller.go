@@ -267,9 +267,17 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	if err := errors.Join(depart.watch(volumes.Informer()), compare.watch(volumes.Informer())); err != nil {
 		return nil, fmt.Errorf("watch volumes: %w", err)
 	}
+	var snaps *snapshots.Controller
+	if cfg.Snapshots != nil {
+		snaps = &snapshots.Controller{
+			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
+		}
+		p.Snapshots = snaps
+	}
 	cfg.Reconciler.lookAt(&unfulfilled{
 		name: p.Name, claims: claims.Lister(), classes: classes.Lister(), volumes: volumes.Lister(), provision: &logging.problems, expand: &expand.problems,
-	})
+	}, snaps)
 	mounts := newMountFailureEvents(cfg.Client)
 	failures := &mountFailures{
 		volumes: volumes.Lister(), identity: p.Store.Identity(), events: events,
@@ -282,21 +290,13 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	if err := use.watch(volumes.Informer()); err != nil {
 		return nil, fmt.Errorf("watch volumes: %w", err)
 	}
-	w := &workers{
+	return &workers{
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
-		compare: compare, depart: depart,
+		compare: compare, depart: depart, snapshots: snaps,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		pod:    own,
-	}
-	if cfg.Snapshots != nil {
-		w.snapshots = &snapshots.Controller{
-			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
-			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
-		}
-		p.Snapshots = w.snapshots
-	}
-	return w, nil
+	}, nil
 }
 
 // anyNode gives the library the node of a claim's first consumer. Any node will do,

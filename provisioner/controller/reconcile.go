@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/snapshots"
 )
 
 const (
@@ -50,6 +51,8 @@ type Reconciler struct {
 	latest Report
 	// +checklocks:mu
 	unfulfilled *unfulfilled // nil: claims are not processed yet
+	// +checklocks:mu
+	snapshots *snapshots.Controller // nil: VolumeSnapshots are not served
 }
 
 // Report returns the latest Report.
@@ -59,21 +62,25 @@ func (r *Reconciler) Report() Report {
 	return r.latest
 }
 
-// Claims returns findings for unfulfilled claims and for volumes that can't be deleted.
+// Claims returns findings for unfulfilled claims, for volumes that can't be deleted, and for VolumeSnapshots.
 func (r *Reconciler) Claims() []doctor.Result {
 	r.mu.Lock()
-	u := r.unfulfilled
+	u, s := r.unfulfilled, r.snapshots
 	r.mu.Unlock()
 	if u == nil {
 		return []doctor.Result{doctor.Good("podnas does not work on claims yet")}
 	}
-	return u.look()
+	results := u.look()
+	if s != nil {
+		results = append(results, s.Findings()...)
+	}
+	return results
 }
 
-func (r *Reconciler) lookAt(u *unfulfilled) {
+func (r *Reconciler) lookAt(u *unfulfilled, s *snapshots.Controller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unfulfilled = u
+	r.unfulfilled, r.snapshots = u, s
 }
 
 func (r *Reconciler) standAside(why string) {

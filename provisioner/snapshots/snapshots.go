@@ -13,7 +13,7 @@
 //	               -> (the snapshot is complete) readyToUse
 //
 // content.go follows a content from then on, deletes its snapshot if its policy says so, and finds the snapshots of contents
-// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. Nothing is ever collected, because a cluster that was restored from a backup has
+// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. findings.go says what does not fit together. Nothing is ever collected, because a cluster that was restored from a backup has
 // objects of another time.
 //
 // It is active only while the API server has snapshot.storage.k8s.io/v1, which it looks for every 30 seconds, and lets podnas
@@ -69,7 +69,11 @@ type Controller struct {
 
 	problems provisioner.Problems // of objects, by their keys
 
-	why error // it is not active; Run alone uses this
+	mu sync.Mutex
+	// +checklocks:mu
+	active *session // nil: it is not active
+	// +checklocks:mu
+	why error // of that
 }
 
 // session is what there is while the controller is active.
@@ -114,6 +118,8 @@ func (c *Controller) Run(ctx context.Context) {
 // isServed reports whether the API server has the API, and podnas the right to list the classes.
 func (c *Controller) isServed(ctx context.Context) bool {
 	why := c.isMissing(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if why != nil && (c.why == nil || c.why.Error() != why.Error()) {
 		c.Log.Info("snapshots: VolumeSnapshots are not served", "reason", why)
 	}
@@ -161,6 +167,8 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 	for range workers {
 		working.Go(func() { s.work(ctx) })
 	}
+	c.set(s)
+	defer c.set(nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -171,6 +179,19 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (c *Controller) set(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active = s
+}
+
+// current returns the session, or why there is none.
+func (c *Controller) current() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.active, c.why
 }
 
 func (c *Controller) newSession() *session {

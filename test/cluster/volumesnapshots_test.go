@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -303,8 +304,43 @@ func TestVolumeSnapshots(t *testing.T) {
 				})
 			}
 		})
+		t.Run("what does not fit together", func(t *testing.T) {
+			handle := mustHandle(s, "default")
+			_, content := s.ready(s.name, "default")
+			snapshot := handle[strings.LastIndex(handle, "/")+1:]
+			if _, errs, code := p.run("snapshot", "delete", v.Name, snapshot, "--yes"); code != 0 {
+				t.Fatal(errs)
+			}
+			results, _ := p.doctor()
+			if !found(results, "VolumeSnapshotContent "+content.GetName(), doctor.Failed, "no such snapshot") {
+				t.Errorf("doctor does not find the content without a snapshot: %+v", results)
+			}
+			const alone = "0f7c6c5e-8a8f-4dbb-9bd6-1c3f6f9d7a10" // as one that was left
+			if _, errs, code := p.run("snapshot", "create", v.Name, alone); code != 0 {
+				t.Fatal(errs)
+			}
+			results, _ = p.doctor()
+			if !found(results, "snapshot "+alone+" of volume "+v.Name, doctor.Warning, "no VolumeSnapshotContent has it") {
+				t.Errorf("doctor does not find the snapshot without a content: %+v", results)
+			}
+			// It goes all the same.
+			s.delete("default")
+			eventually(t, time.Minute, "it is gone", func() bool { return s.get(snapshotsResource, s.name, "default") == nil })
+		})
+		t.Run("without a controller", func(t *testing.T) {
+			signal(t, controller, syscall.SIGSTOP)
+			defer signal(t, controller, syscall.SIGCONT)
+			s.snapshot("unbound", deletes, "data")
+			eventually(t, time.Minute, "doctor says that nothing binds it", func() bool {
+				results, _ := p.doctor()
+				return found(results, "VolumeSnapshot "+s.name+"/unbound", doctor.Failed, "nothing binds it")
+			})
+		})
 		t.Run("many at once", func(t *testing.T) {
-			const many = 200
+			many := 200
+			if os.Getenv("SHORT") != "" {
+				many = 50
+			}
 			for i := range many {
 				s.snapshot(fmt.Sprintf("many-%d", i), deletes, "data")
 			}
