@@ -111,7 +111,7 @@ func TestRefused(t *testing.T) {
 		}, []string{"selector", "remove it"}},
 		{"snapshot", plain, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}
-		}, []string{"VolumeSnapshot s", "kind: PersistentVolumeClaim"}},
+		}, []string{"VolumeSnapshot s"}},
 		{"missing-source", plain, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "nobody"}
 		}, []string{"claim nobody", "does not exist in namespace"}},
