@@ -92,7 +92,7 @@ func TestFieldsThatPodnasCannotFulfil(t *testing.T) {
 		{"a selector", "selector: {matchLabels: {a: b}}", "a selector chooses among existing volumes and can't be used for provisioning: remove it"},
 		{"an empty selector", "selector: {}", "remove it"},
 		{"a VolumeAttributesClass", "volumeAttributesClassName: gold", "volumeAttributesClassName gold"},
-		{"a snapshot", "dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "dataSource VolumeSnapshot s: podnas can only copy claims: use kind: PersistentVolumeClaim, or remove it"},
+		{"a snapshot", "dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "VolumeSnapshot s can't be copied: there are none without a cluster"},
 		{"a snapshot by dataSourceRef", "dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "dataSourceRef VolumeSnapshot s"},
 		{"a claim of another group", "dataSource: {apiGroup: example.com, kind: PersistentVolumeClaim, name: data}", "podnas can only copy claims"},
 		{"a source without a kind", "dataSource: {name: other}", "podnas can only copy claims"},
