@@ -93,7 +93,7 @@ func TestFieldsThatPodnasCannotFulfil(t *testing.T) {
 		{"an empty selector", "selector: {}", "remove it"},
 		{"a VolumeAttributesClass", "volumeAttributesClassName: gold", "volumeAttributesClassName gold"},
 		{"a snapshot", "dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "VolumeSnapshot s can't be copied: there are none without a cluster"},
-		{"a snapshot by dataSourceRef", "dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "dataSourceRef VolumeSnapshot s"},
+		{"a snapshot by dataSourceRef", "dataSourceRef: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}", "VolumeSnapshot s can't be copied"},
 		{"a claim of another group", "dataSource: {apiGroup: example.com, kind: PersistentVolumeClaim, name: data}", "podnas can only copy claims"},
 		{"a source without a kind", "dataSource: {name: other}", "podnas can only copy claims"},
 		{"a source without a name", "dataSource: {kind: PersistentVolumeClaim}", "dataSource has no name"},
