@@ -44,10 +44,8 @@ const (
 	isDefaultClass   = "snapshot.storage.kubernetes.io/is-default-class"
 )
 
-// The values of a deletion policy.
-const (
-	policyDelete = "Delete"
-)
+// policyDelete is the deletion policy by which a snapshot goes with its content. The other one is Retain.
+const policyDelete = "Delete"
 
 // class is a VolumeSnapshotClass: what is read of it.
 type class struct {
@@ -150,8 +148,8 @@ func (e *otherDiskError) Error() string {
 	return fmt.Sprintf("the snapshot is on the disk %s, and the disk of this podnas is %s", e.theirs, e.ours)
 }
 
-// newInformer watches the objects of a resource in all namespaces. Its store has them as own types.
-func newInformer(client dynamic.Interface, resource schema.GroupVersionResource, as metav1.Object) cache.SharedIndexInformer {
+// newInformer watches the objects of a resource in all namespaces. Its store has them as a T.
+func newInformer[T any](client dynamic.Interface, resource schema.GroupVersionResource) cache.SharedIndexInformer {
 	api := client.Resource(resource)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) },
@@ -164,71 +162,51 @@ func newInformer(client dynamic.Interface, resource schema.GroupVersionResource,
 		if !ok {
 			return object, nil
 		}
-		return convert(u, as)
+		return convert[T](u)
 	})
 	return informer
 }
 
 // convert makes an own type of an object as it comes from the API server.
-func convert(u *unstructured.Unstructured, as metav1.Object) (metav1.Object, error) {
-	var o metav1.Object
-	switch as.(type) {
-	case *class:
-		o = &class{}
-	case *volumeSnapshot:
-		o = &volumeSnapshot{}
-	default:
-		o = &content{}
-	}
+func convert[T any](u *unstructured.Unstructured) (*T, error) {
+	u.SetManagedFields(nil)
+	o := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
-	o.SetManagedFields(nil)
 	return o, nil
 }
 
-func (s *session) class(name string) *class {
-	o, _, _ := s.classes.GetStore().GetByKey(name)
-	found, _ := o.(*class)
+// cached returns the object of a key, or nil.
+func cached[T any](of cache.SharedIndexInformer, key string) *T {
+	o, _, _ := of.GetStore().GetByKey(key)
+	found, _ := o.(*T)
 	return found
 }
+
+func (s *session) class(name string) *class { return cached[class](s.classes, name) }
 
 func (s *session) snapshot(namespace, name string) *volumeSnapshot {
-	o, _, _ := s.snapshots.GetStore().GetByKey(namespace + "/" + name)
-	found, _ := o.(*volumeSnapshot)
-	return found
+	return cached[volumeSnapshot](s.snapshots, namespace+"/"+name)
 }
 
-func (s *session) content(name string) *content {
-	o, _, _ := s.contents.GetStore().GetByKey(name)
-	found, _ := o.(*content)
-	return found
+func (s *session) content(name string) *content { return cached[content](s.contents, name) }
+
+// get asks the API server.
+func get[T any](ctx context.Context, api dynamic.ResourceInterface, name string) (*T, error) {
+	u, err := api.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return convert[T](u)
 }
 
-// getSnapshot asks the API server.
 func (c *Controller) getSnapshot(ctx context.Context, namespace, name string) (*volumeSnapshot, error) {
-	u, err := c.Client.Resource(snapshotResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := convert(u, &volumeSnapshot{})
-	if err != nil {
-		return nil, err
-	}
-	return o.(*volumeSnapshot), nil
+	return get[volumeSnapshot](ctx, c.Client.Resource(snapshotResource).Namespace(namespace), name)
 }
 
-// getContent asks the API server.
 func (c *Controller) getContent(ctx context.Context, name string) (*content, error) {
-	u, err := c.Client.Resource(contentResource).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := convert(u, &content{})
-	if err != nil {
-		return nil, err
-	}
-	return o.(*content), nil
+	return get[content](ctx, c.Client.Resource(contentResource), name)
 }
 
 // createContent makes a content, without its status.

@@ -12,7 +12,7 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 )
 
-// unboundMax is how long a VolumeSnapshot may have a content that is ready without being bound to it.
+// unboundMax is how long a content that is ready may not be bound to its VolumeSnapshot, and a snapshot have no content.
 const unboundMax = 10 * time.Second
 
 // Findings returns what is wrong with VolumeSnapshots: what fails, and what does not fit together.
@@ -30,8 +30,9 @@ func (c *Controller) Findings() []doctor.Result {
 	for _, about := range slices.Sorted(maps.Keys(failures)) {
 		results = append(results, named(about, doctor.Fail("solve that; podnas tries again within a minute", "%v", failures[about])))
 	}
-	results = append(results, s.unbound(time.Now())...)
-	return append(results, s.unmatched()...)
+	now := time.Now()
+	results = append(results, s.unbound(now)...)
+	return append(results, s.unmatched(now)...)
 }
 
 // named is a result about one object.
@@ -46,7 +47,7 @@ func (s *session) unbound(now time.Time) []doctor.Result {
 	for _, o := range s.snapshots.GetStore().List() {
 		vs := o.(*volumeSnapshot)
 		content := s.content(contentName(vs.UID))
-		if vs.Status.BoundContent == "" && content != nil && content.isReady() && now.Sub(content.CreationTimestamp.Time) > unboundMax {
+		if vs.Status.BoundContent == "" && content != nil && content.Spec.Driver == s.Driver && content.isReady() && now.Sub(content.CreationTimestamp.Time) > unboundMax {
 			results = append(results, named(key{vs.Namespace, vs.Name}.String(), doctor.Fail(
 				"install the snapshot-controller of Kubernetes, or see its log: docs/volumesnapshots.md", "its snapshot is there, but nothing binds it to its content")))
 		}
@@ -56,7 +57,7 @@ func (s *session) unbound(now time.Time) []doctor.Result {
 
 // unmatched finds contents without a snapshot, and snapshots that were taken for VolumeSnapshots and have no content. podnas
 // removes neither: a cluster that was restored from a backup has objects of another time.
-func (s *session) unmatched() []doctor.Result {
+func (s *session) unmatched(now time.Time) []doctor.Result {
 	var results []doctor.Result
 	has := map[string]bool{} // handles
 	for _, o := range s.contents.GetStore().List() {
@@ -79,8 +80,8 @@ func (s *session) unmatched() []doctor.Result {
 	}
 	for i := range all {
 		snap := &all[i]
-		if _, err := uuid.Parse(snap.Name); err != nil || has[s.snapshotHandle(snap.Volume, snap.Name)] {
-			continue // somebody has named it
+		if _, err := uuid.Parse(snap.Name); err != nil || has[s.snapshotHandle(snap.Volume, snap.Name)] || now.Sub(snap.Completed) < unboundMax {
+			continue // somebody has named it, or it has a content, or gets one
 		}
 		results = append(results, named("snapshot "+snap.Name+" of volume "+snap.Volume, doctor.Warn(
 			"delete it by 'podnas snapshot delete', or make a VolumeSnapshotContent for it: docs/volumesnapshots.md", "it was taken for a VolumeSnapshot, and no VolumeSnapshotContent has it")))

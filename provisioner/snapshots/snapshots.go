@@ -22,6 +22,7 @@ package snapshots
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -197,9 +198,9 @@ func (c *Controller) current() (*session, error) {
 func (c *Controller) newSession() *session {
 	return &session{
 		Controller: c,
-		classes:    newInformer(c.Client, classResource, &class{}),
-		snapshots:  newInformer(c.Client, snapshotResource, &volumeSnapshot{}),
-		contents:   newInformer(c.Client, contentResource, &content{}),
+		classes:    newInformer[class](c.Client, classResource),
+		snapshots:  newInformer[volumeSnapshot](c.Client, snapshotResource),
+		contents:   newInformer[content](c.Client, contentResource),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMax),
 			&workqueue.TypedBucketRateLimiter[key]{Limiter: rate.NewLimiter(rate.Limit(20), 100)},
@@ -279,17 +280,14 @@ func (s *session) workOn(ctx context.Context, k key) {
 	} else {
 		err = s.syncSnapshot(limited, k)
 	}
-	var wait waiting
 	switch {
 	case ctx.Err() != nil:
-	case asWaiting(err, &wait):
+	case errors.As(err, new(waiting)):
 		s.queue.AddAfter(k, s.waits.When(k))
 	case apierrors.IsConflict(err): // it has changed, which queues it again; the cache may be behind
 		s.queue.AddAfter(k, s.waits.When(k))
 	case err != nil:
-		if s.problems.Update(k.String(), err) == provisioner.ProblemNew {
-			s.Log.Warn("snapshots: can't do it, will try again", "object", k.String(), "err", err)
-		}
+		s.isNew(k, err)
 		s.queue.AddRateLimited(k)
 	default:
 		if s.problems.Update(k.String(), nil) == provisioner.ProblemSolved {
@@ -298,6 +296,15 @@ func (s *session) workOn(ctx context.Context, k key) {
 		s.queue.Forget(k)
 		s.waits.Forget(k)
 	}
+}
+
+// isNew reports whether a problem of an object was not told yet. It logs it then.
+func (s *session) isNew(k key, err error) bool {
+	if s.problems.Update(k.String(), err) != provisioner.ProblemNew {
+		return false
+	}
+	s.Log.Warn("snapshots: can't do it, will try again", "object", k.String(), "err", err)
+	return true
 }
 
 // event puts an event on an object.

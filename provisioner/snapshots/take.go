@@ -48,7 +48,7 @@ func (s *session) syncSnapshot(ctx context.Context, k key) error {
 
 // tell puts an event on a VolumeSnapshot, once for each problem.
 func (s *session) tell(vs *volumeSnapshot, err error) error {
-	if s.problems.Update(key{vs.Namespace, vs.Name}.String(), err) == provisioner.ProblemNew {
+	if s.isNew(key{vs.Namespace, vs.Name}, err) {
 		s.event(Kind, &vs.ObjectMeta, "SnapshotFailed", err.Error())
 	}
 	return err
@@ -219,7 +219,7 @@ func (s *session) deleteContent(ctx context.Context, name string) error {
 // fail says in a content why it has no snapshot, and on the VolumeSnapshot. It returns the error.
 func (s *session) fail(ctx context.Context, name string, vs *volumeSnapshot, why error) error {
 	k := key{name: name}
-	if s.problems.Update(k.String(), why) != provisioner.ProblemNew {
+	if !s.isNew(k, why) {
 		return why
 	}
 	if vs != nil {
@@ -240,5 +240,3 @@ func ignoreNotFound(err error) error {
 	}
 	return err
 }
-
-func asWaiting(err error, wait *waiting) bool { return errors.As(err, wait) }

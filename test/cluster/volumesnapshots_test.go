@@ -194,18 +194,25 @@ func copyOfSnapshot(name string) func(*corev1.PersistentVolumeClaim) {
 	}
 }
 
+// podnasOn serves a folder of a disk.
+func podnasOn(t *testing.T, disk, provisioner string) *podnas {
+	t.Helper()
+	root := filepath.Join(disk, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := newPodnas(t, provisioner, local, "--root="+root)
+	p.root = root
+	p.start()
+	return p
+}
+
 func TestVolumeSnapshots(t *testing.T) {
 	testdisk.XFS(t, func(t *testing.T, disk string) {
 		controller := snapshotController(t)
 		n := newTenant(t)
 		s := newSnapshots(t, n)
-		root := filepath.Join(disk, "root")
-		if err := os.Mkdir(root, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		p := newPodnas(t, n.provisioner, local, "--root="+root)
-		p.root = root
-		p.start()
+		p := podnasOn(t, disk, n.provisioner)
 		class := n.class("", nil)
 		deletes, keeps := s.snapshotClass("", "Delete", true), s.snapshotClass("-keep", "Retain", false)
 		n.claim("data", class, "2Mi", nil)
@@ -319,10 +326,10 @@ func TestVolumeSnapshots(t *testing.T) {
 			if _, errs, code := p.run("snapshot", "create", v.Name, alone); code != 0 {
 				t.Fatal(errs)
 			}
-			results, _ = p.doctor()
-			if !found(results, "snapshot "+alone+" of volume "+v.Name, doctor.Warning, "no VolumeSnapshotContent has it") {
-				t.Errorf("doctor does not find the snapshot without a content: %+v", results)
-			}
+			eventually(t, time.Minute, "doctor finds the snapshot without a content", func() bool {
+				results, _ := p.doctor()
+				return found(results, "snapshot "+alone+" of volume "+v.Name, doctor.Warning, "no VolumeSnapshotContent has it")
+			})
 			// It goes all the same.
 			s.delete("default")
 			eventually(t, time.Minute, "it is gone", func() bool { return s.get(snapshotsResource, s.name, "default") == nil })
@@ -363,12 +370,7 @@ func TestVolumeSnapshotOfADiskThatCannot(t *testing.T) {
 	testdisk.Ext4(t, func(t *testing.T, disk string) {
 		n := newTenant(t)
 		s := newSnapshots(t, n)
-		root := filepath.Join(disk, "root")
-		if err := os.Mkdir(root, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		p := newPodnas(t, n.provisioner, local, "--root="+root)
-		p.start()
+		podnasOn(t, disk, n.provisioner)
 		n.claim("data", n.class("", nil), "1Mi", nil)
 		n.bound("data")
 		s.snapshot("cannot", s.snapshotClass("", "Delete", false), "data")
