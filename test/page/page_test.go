@@ -243,16 +243,18 @@ func (p *podnas) volume(t *testing.T, claim string) string {
 	return row.FindStringSubmatch(p.waitFor(t, "<b>"+claim+"</b>"))[1]
 }
 
-// waitFor waits for the page to say something.
-func (p *podnas) waitFor(t *testing.T, want string) string {
+// waitFor waits for the page to say one of several things.
+func (p *podnas) waitFor(t *testing.T, wants ...string) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		page := fetch(t, p.page)
-		if strings.Contains(page, want) {
+		if slices.ContainsFunc(wants, func(want string) bool { return strings.Contains(page, want) }) {
 			return page
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the page never says %q:\n%s", want, page)
+			_, health, _ := strings.Cut(page, `id="health"`)
+			health, _, _ = strings.Cut(health, "</section>")
+			t.Fatalf("the page never says any of %q. Its health:\n%s", wants, health)
 		}
 	}
 }
