@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/test/cluster/controlplane"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -36,13 +37,11 @@ var (
 // snapshotAPI gives the cluster the kinds of VolumeSnapshots and podnas the rights, once for all tests, and returns a client.
 var snapshotAPI = sync.OnceValues(func() (dynamic.Interface, error) {
 	ctx := context.Background()
-	module := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
-	module.Dir, module.Env = "snapshotcontroller", append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
-	dir, err := module.Output()
+	crds, err := controlplane.SnapshotCRDs(ctx, "snapshotcontroller")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := kubectl(ctx, nil, "apply", "--server-side", "-k", filepath.Join(strings.TrimSpace(string(dir)), "config", "crd")); err != nil {
+	if _, err := kubectl(ctx, nil, "apply", "--server-side", "-k", crds); err != nil {
 		return nil, err
 	}
 	if _, err := kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "crd/volumesnapshots."+snapshotGroup,

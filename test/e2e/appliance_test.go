@@ -49,6 +49,8 @@ func TestAppliance(t *testing.T) {
 		{"the quick start", w.quickStart, always},
 		{"the status page", w.statusPage, always},
 		{"commands", w.commands, always},
+		{"VolumeSnapshots", volumeSnapshots, always},
+		{"a backup", backup, notInShort},
 		{"version 4", nfs4, always},
 		{"podnas is downgraded under mounted volumes", downgradeMounted, notInShort},
 		{"a node without mount.nfs", noHelper, notInShort},

@@ -37,6 +37,7 @@ const (
 
 // clusterUp is the cluster, of which there is one for all tests.
 type clusterUp struct {
+	plane      *controlplane.ControlPlane
 	client     *kubernetes.Clientset
 	kubeconfig string
 	bin        string // folder of the Kubernetes binaries
@@ -76,7 +77,7 @@ func runWithCluster(m *testing.M) (code int, err error) {
 	}
 	defer plane.Stop()
 	progress("control plane ready after %s", time.Since(begin).Round(time.Second))
-	cluster.kubeconfig = plane.Kubeconfig()
+	cluster.plane, cluster.kubeconfig = plane, plane.Kubeconfig()
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.kubeconfig)
 	if err != nil {
 		return 0, err
@@ -125,6 +126,9 @@ func startNode() (*node, error) {
 		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous.tar"),
 		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous-nfs4.tar"),
 		os.Getenv("E2E_LOCKER"),
+	}
+	if restic := os.Getenv("E2E_RESTIC"); restic != "" {
+		images = append(images, restic)
 	}
 	out, err := os.Create(filepath.Join(cluster.logs, "node.log"))
 	if err != nil {

@@ -2,8 +2,12 @@
 # mkimage.sh: pack a folder as a container image of one layer, without a
 # container engine (the archive is what "docker save" writes).
 #
-# usage: mkimage.sh NAME:TAG FOLDER OUT.tar COMMAND [ARGUMENT...]
+# usage: mkimage.sh [-e] NAME:TAG FOLDER OUT.tar COMMAND [ARGUMENT...]
+#
+# With -e the command is the image's entry point: a pod's args are added to it.
 set -euo pipefail
+kind=Cmd
+[ "$1" != -e ] || { kind=Entrypoint && shift; }
 name=$1 folder=$2 out=$3
 shift 3
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-image.XXXXXX")
@@ -15,7 +19,7 @@ case $(uname -m) in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$(uname
 cmd=$(printf '"%s",' "$@")
 cat >"$work/config.json" <<C
 {"architecture": "$arch", "os": "linux",
- "config": {"Env": ["PATH=/bin"], "Cmd": [${cmd%,}]},
+ "config": {"Env": ["PATH=/bin"], "$kind": [${cmd%,}]},
  "rootfs": {"type": "layers", "diff_ids": ["sha256:${layer%% *}"]},
  "history": [{"created": "1970-01-01T00:00:00Z"}]}
 C

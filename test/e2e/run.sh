@@ -53,10 +53,26 @@ trap 'rm -rf "$work"' EXIT
 step "the versions to upgrade from"
 mkdir "$work/previous"
 "$here/previous.sh" "$work/previous"
+cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 step "the image of the pods that lock"
 mkdir -p "$work/locker"/{bin,dev,mnt,proc,sys,tmp}
 (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/locker/bin/locker" ./locker)
 "$here/mkimage.sh" podnas.test/locker:1 "$work/locker" "$work/locker.tar" /bin/locker
+export E2E_RESTIC=
+if [ -z "${SHORT:-}" ]; then
+	step "the image of restic"
+	restic=$(command -v restic) || cannot "no restic here: install Debian's package"
+	mkdir -p "$work/restic"/{bin,dev,etc,proc,sys,tmp}
+	chmod 1777 "$work/restic/tmp"
+	cp "$cache/node/bin/busybox" "$work/restic/bin/" 2>/dev/null || cp "$cache/node/usr/bin/busybox" "$work/restic/bin/"
+	while read -r applet; do
+		[ "$applet" = busybox ] || ln -s busybox "$work/restic/bin/$applet"
+	done < <("$work/restic/bin/busybox" --list)
+	cp "$restic" "$work/restic/bin/"
+	ldd "$restic" | grep -o '/[^ ]*' | while read -r library; do cp -L --parents "$library" "$work/restic"; done
+	E2E_RESTIC=$work/restic.tar
+	"$here/mkimage.sh" -e docker.io/restic/restic:0.18.0 "$work/restic" "$E2E_RESTIC" /bin/restic
+fi
 
 step "the plug-in of kubectl"
 mkdir "$work/plugin"
@@ -65,7 +81,6 @@ export PATH=$work/plugin:$PATH
 
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
-cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_PREVIOUS=$work/previous
 export E2E_LOCKER=$work/locker.tar
 export E2E_RUN=$work/run E2E_LOGS=$logs

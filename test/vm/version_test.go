@@ -132,6 +132,7 @@ var (
 		"TestPowerCutNames":       alsoIn4,
 		"TestProcesses":           alsoIn4,
 		"TestRandomOperations":    alsoIn4,
+		"TestScheduledSnapshots":  alsoIn4,
 		"TestSnapshots":           alsoIn4,
 		"TestSQLite":              alsoIn4,
 		"TestStalledLookup":       alsoIn4,

@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/test/cluster/controlplane"
+)
+
+// volumeSnapshots: while podnas runs, the cluster gets the kinds of VolumeSnapshots and the stock controller, and podnas the
+// rights. A VolumeSnapshot of the claim that the writer writes to is read in three ways: in .snapshots, and by two claims of it.
+func volumeSnapshots(t *testing.T) {
+	switchOnVolumeSnapshots(t)
+	apply(t, `{apiVersion: snapshot.storage.k8s.io/v1, kind: VolumeSnapshot, metadata: {name: before}, spec: {source: {persistentVolumeClaimName: shared}}}`)
+	kubectl(t, "wait", "--for=jsonpath={.status.readyToUse}=true", "volumesnapshot/before", "--timeout=120s")
+	snapshot := kubectl(t, "get", "volumesnapshot", "before", "-o", "jsonpath={.metadata.uid}")
+	apply(t, claimOf("before", "copied", "ReadWriteMany")+podWith("look", "shared", "copied"))
+	kubectl(t, "wait", "--for=condition=Ready", "pod/look", "--timeout=180s")
+
+	look := func(script string) string { return kubectl(t, "exec", "look", "--", "sh", "-c", script) }
+	kept := look("cat /shared/.snapshots/" + snapshot + "/log")
+	if n := sequence(t, kept); len(n) < 5 || n[len(n)-1] != len(n) {
+		t.Errorf("the snapshot has the lines %v, want each from 1 on", n)
+	}
+	if got := look("cat /copied/log"); got != kept {
+		t.Errorf("the claim of the snapshot has\n%s\nand the snapshot\n%s", got, kept)
+	}
+	if got := look("ls -A /shared; echo more >>/copied/log && sync /copied/log && tail -n 1 /copied/log"); got != "log\nmore\n" {
+		t.Errorf("beside the log, and in the copy after a line more, there is %q", got)
+	}
+	if out, err := tryKubectl(t, "exec", "look", "--", "sh", "-c", "echo more >>/shared/.snapshots/"+snapshot+"/log"); err == nil || !strings.Contains(err.Error(), "Read-only file system") {
+		t.Errorf("writing to the snapshot: %q, %v", out, err)
+	}
+	volume := boundVolume(t, "shared").Name
+	if out := podnas(t, "snapshot", "list", volume); !strings.Contains(out, snapshot) {
+		t.Errorf("podnas snapshot list says\n%s", out)
+	}
+	if out := podnas(t, "snapshot", "diff", volume, snapshot); !strings.Contains(out, "log") {
+		t.Errorf("podnas snapshot diff says\n%s", out)
+	}
+	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("the doctor says\n%s", out)
+	}
+
+	kubectl(t, "delete", "pod", "look", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "copied", "--timeout=180s")
+	kubectl(t, "delete", "volumesnapshot", "before", "--timeout=180s")
+	eventually(t, time.Minute, "the snapshot is gone", func() bool { return !strings.Contains(podnas(t, "snapshot", "list", volume), snapshot) })
+	eventually(t, time.Minute, "the copy is gone", func() bool { return len(diskFolders(t)) == 1 })
+	for _, part := range []string{"class", "policy", "rbac"} {
+		kubectl(t, "delete", "-f", deploy+"components/snapshots/"+part+".yaml")
+	}
+	goesOn(t)
+}
+
+// switchOnVolumeSnapshots gives the cluster what VolumeSnapshots need. podnas, which runs, finds it.
+func switchOnVolumeSnapshots(t *testing.T) {
+	t.Helper()
+	crds, err := controlplane.SnapshotCRDs(t.Context(), "../cluster/snapshotcontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := podUID(t, "podnas", "podnas-0")
+	kubectl(t, "apply", "--server-side", "-k", crds)
+	kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/volumesnapshots.snapshot.storage.k8s.io",
+		"crd/volumesnapshotcontents.snapshot.storage.k8s.io", "crd/volumesnapshotclasses.snapshot.storage.k8s.io")
+	if err := cluster.plane.StartSnapshotController(); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "-k", deploy+"overlays/snapshots")
+	eventually(t, time.Minute, "podnas has found the API", func() bool {
+		return strings.Contains(kubectl(t, "-n", "podnas", "logs", "podnas-0"), "serving VolumeSnapshots")
+	})
+	if after := podUID(t, "podnas", "podnas-0"); after != before {
+		t.Error("podnas was replaced, only to serve VolumeSnapshots")
+	}
+}
+
+// claimOf is a claim of a VolumeSnapshot.
+func claimOf(snapshot, name, mode string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: {storageClassName: podnas, accessModes: [%s],
+  resources: {requests: {storage: 1Gi}}, dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: %s}}}
+---
+`, name, mode, snapshot)
+}
+
+// podWith is a pod that has claims at their names.
+func podWith(name string, claims ...string) string {
+	var mounts, volumes []string
+	for _, c := range claims {
+		mounts = append(mounts, fmt.Sprintf("{name: %s, mountPath: /%[1]s}", c))
+		volumes = append(volumes, fmt.Sprintf("{name: %s, persistentVolumeClaim: {claimName: %[1]s}}", c))
+	}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 0, containers: [{name: main,
+  image: "busybox:stable", imagePullPolicy: IfNotPresent, command: [sleep, infinity], volumeMounts: [%s]}], volumes: [%s]}}
+---
+`, name, strings.Join(mounts, ", "), strings.Join(volumes, ", "))
+}
+
+// backup follows docs/restic.md: a snapshot of a claim goes to another by the CronJob, the claim is lost, and the Job brings its
+// files back into a new one of the same name.
+func backup(t *testing.T) {
+	dir := deploy + "examples/backup"
+	kubectl(t, "create", "secret", "generic", "restic", "--from-literal=RESTIC_REPOSITORY=/repository", "--from-literal=RESTIC_PASSWORD=secret")
+	objects := strings.Replace(kubectl(t, "kustomize", dir), "name: backups\nspec:\n", "name: backups\nspec:\n  storageClassName: podnas\n", 1) // the default class has no provisioner here
+	apply(t, objects)
+	user := podWith("user", "data")
+	apply(t, user)
+	kubectl(t, "wait", "--for=condition=Ready", "pod/user", "--timeout=180s")
+	in := func(script string) string { return kubectl(t, "exec", "user", "--", "sh", "-c", script) }
+	in("cd /data && mkdir folder && head -c 3000000 /dev/urandom >folder/file && ln folder/file link && chown 1000:1000 folder/file && chmod 640 folder/file && sync")
+	const look = "cd /data && find . | sort && md5sum link && stat -c '%u %g %a %h %Y' folder/file"
+	kept := in(look)
+
+	volume := boundVolume(t, "data").Name
+	if out := podnas(t, "volume", "show", volume); !strings.Contains(out, "hourly=24") {
+		t.Errorf("the volume has no schedule:\n%s", out)
+	}
+	podnas(t, "snapshot", "create", volume, "tonight")
+	in("echo later >/data/link && touch /data/later && sync")
+	kubectl(t, "set", "env", "cronjob/backup-data", "SNAPSHOT=tonight")
+	kubectl(t, "create", "job", "--from=cronjob/backup-data", "first-backup")
+	done(t, "job/first-backup")
+
+	kubectl(t, "delete", "pod", "user", "--timeout=180s")
+	kubectl(t, "delete", "job", "first-backup", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "data", "--timeout=180s")
+	apply(t, objects)
+	if again := boundVolume(t, "data").Name; again == volume {
+		t.Fatalf("the new claim has the old volume %s", volume)
+	}
+	restore := strings.TrimSpace(kubectl(t, "create", "-f", dir+"/restore.yaml", "-o", "name"))
+	done(t, restore)
+	apply(t, user)
+	kubectl(t, "wait", "--for=condition=Ready", "pod/user", "--timeout=180s")
+	if got := in(look); got != kept {
+		t.Errorf("what was restored is\n%s\nwant\n%s", got, kept)
+	}
+
+	kubectl(t, "delete", "pod", "user", "--timeout=180s")
+	kubectl(t, "delete", restore, "secret/restic", "--timeout=180s")
+	kubectl(t, "delete", "-k", dir, "--timeout=180s")
+	eventually(t, time.Minute, "both claims' folders are gone", func() bool { return len(diskFolders(t)) == 1 })
+}
+
+// done waits for a job, and shows its log if it fails.
+func done(t *testing.T, job string) {
+	t.Helper()
+	if _, err := tryKubectl(t, "wait", "--for=condition=complete", "--timeout=150s", job); err != nil {
+		log, _ := tryKubectl(t, "logs", job, "--tail=50")
+		t.Fatalf("%v\n%s", err, log)
+	}
+}
