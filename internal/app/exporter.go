@@ -51,9 +51,9 @@ func (e exporter) Export(v volume.Volume) error {
 		}
 	}
 	x := exports.Exported{
-		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: exports.Options(v.Options), Form: locate.Form(v.Handles),
+		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Directory()), Options: exports.Options(v.Options), Form: locate.Form(v.Handles),
 	}
-	if e.Limits.ModeOf(v.Project) == quota.Server {
+	if e.Limits.ModeOf(v.Project) == quota.Server && !v.View {
 		x.Account = space.NewAccount(limitOf(v))
 	} else {
 		e.forgetMark(v) // of a time when it was counted

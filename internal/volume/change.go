@@ -36,6 +36,8 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	v, err = s.changeLocked(name, func(v *Volume) error {
 		more := size - v.Size
 		switch {
+		case v.View && (more > 0 || bytesPerInode != 0):
+			return fmt.Errorf("volume %s: %w, so it can't be expanded: for more room make a copy of the snapshot, a claim of it with ReadWriteMany", name, ErrView)
 		case more < 0:
 			return fmt.Errorf("%w: volume %s has %s, and %s is requested", ErrShrink, name, FormatSize(v.Size), FormatSize(size))
 		case more > space.Free:

@@ -203,11 +203,13 @@ func (s *Store) checkRecord(r *record) []Finding {
 	switch r.State {
 	case ready, retained, copyingState:
 		mounted := false
-		err := s.plainDir(r.Path)
+		err := s.plainDir(r.Directory())
 		if err == nil {
-			mounted, err = s.isMountedOver(r.Path)
+			mounted, err = s.isMountedOver(r.Directory())
 		}
 		switch {
+		case r.View && (errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrExists)):
+			found("the files of the "+r.source()+", which it shows, are missing: "+err.Error(), "put them back and restart podnas, or delete the volume")
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, ErrExists):
 			found("its directory is missing: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
 		case err != nil:

@@ -118,7 +118,7 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 			return err
 		}
 	}
-	c.tree.Shared = r.SourceSnapshot != ""
+	c.tree.Shared = r.SourceSnapshot != "" || s.isView(r.Source)
 	if err := c.tree.Run(ctx, from, to); err != nil {
 		return err
 	}
@@ -150,7 +150,18 @@ func (s *Store) openSource(r *record) (*os.File, error) {
 	if source == nil {
 		return nil, ErrNotFound
 	}
-	return openDir(s.root, source.Path)
+	return openDir(s.root, source.Directory())
+}
+
+// hasSource reports whether what a volume is copied from is there, and its files can be read.
+func (s *Store) hasSource(r *record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.SourceSnapshot != "" {
+		return s.snapshotLocked(r.SourceID, r.SourceSnapshot) != nil
+	}
+	source := s.records[r.Source]
+	return source != nil && source.State == ready && source.unserved == nil
 }
 
 // limitCopied sets the inode limit of a copy, if the kernel counted its inodes.

@@ -37,6 +37,9 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	if spec.Mode == 0 {
 		spec.Mode = volumeMode
 	}
+	if spec.View {
+		viewSpec(&spec)
+	}
 	if err := spec.validate(); err != nil {
 		return Volume{}, false, err
 	}
@@ -58,6 +61,10 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	r := newRecord(creating, &spec)
 	if err := s.reserve(r, &spec); err != nil {
 		return Volume{}, false, err
+	}
+	if r.View {
+		v, err = s.createView(r)
+		return v, true, err
 	}
 	if err := s.create(r, &spec); err != nil {
 		return Volume{}, false, errors.Join(fmt.Errorf("create volume %s: %w", spec.Name, err), s.undo(r))
@@ -95,7 +102,7 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 		return none, fmt.Errorf("volume %s: %w: the copy of %s has failed, and its files can't be removed, see the log", r.Name, ErrBusy, r.source())
 	case r.State != ready:
 		return none, fmt.Errorf("volume %s: %w: another request is changing it", r.Name, ErrBusy)
-	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source || r.SourceSnapshot != spec.SourceSnapshot:
+	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source || r.SourceSnapshot != spec.SourceSnapshot || r.View != spec.View:
 		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
 	}
 	v := r.Volume
@@ -115,6 +122,7 @@ func newRecord(state state, spec *Spec) *record {
 		OnDelete:        spec.OnDelete,
 		Source:          spec.Source,
 		SourceSnapshot:  spec.SourceSnapshot,
+		View:            spec.View,
 		Claim:           spec.Claim,
 		Manifest:        spec.Manifest,
 		Created:         time.Now().UTC().Truncate(time.Second),
@@ -134,13 +142,14 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		return err
 	}
 	switch adopts := r.State == adopting; {
+	case r.View: // it takes no space
 	case !adopts && spec.Size > space.Free:
 		return &NoSpaceError{Requested: spec.Size, Free: space.Free}
 	case adopts && spec.Size > space.Size: // its files already use their space
 		return fmt.Errorf("%w: %s is requested, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
 	}
 	overcommit := cmp.Or(spec.Overcommit, s.overcommit)
-	if err := s.promiseLocked(spec.Size, space.Size, overcommit); err != nil {
+	if err := s.promiseLocked(spec.Size, space.Size, overcommit); err != nil && !r.View {
 		return err
 	}
 	if err := s.refusalLocked(r.Name); err != nil {
@@ -161,6 +170,11 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("directory %s: %w and is not a volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
 		}
+	}
+	if r.View {
+		s.records[r.Name] = r
+		s.addViewLocked(r)
+		return nil
 	}
 	if r.State == creating && spec.Source == "" {
 		r.Inodes = space.inodesFor(r.Size, r.BytesPerInode, overcommit)
@@ -202,7 +216,7 @@ func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
 //
 // +checklocks:s.mu
 func (s *Store) promisedLocked() int64 {
-	return s.sumLocked(func(r *record) int64 { return r.Size }) + s.promisedToSnapshotsLocked()
+	return s.sumLocked((*record).promised) + s.promisedToSnapshotsLocked()
 }
 
 // +checklocks:s.mu

@@ -16,10 +16,12 @@ const unexportWarning = 10 * time.Second
 // FateOfFiles says for people what happens to the volume's files when it is deleted. root is the
 // directory of the disk.
 func (v *Volume) FateOfFiles(root string) string {
-	switch v.OnDelete {
-	case ArchiveFiles:
+	switch {
+	case v.View:
+		return "the snapshot that it shows stays"
+	case v.OnDelete == ArchiveFiles:
 		return v.Archived()
-	case RetainFiles:
+	case v.OnDelete == RetainFiles:
 		return "its files stay in " + filepath.Join(root, v.Path) + v.restored()
 	default:
 		return "its files are removed in the background"
@@ -71,6 +73,9 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 	if r == nil || r.State != ready && r.State != copyingState {
 		return nil, s.notFoundLocked(name)
 	}
+	if archive && r.View {
+		return nil, fmt.Errorf("volume %s: %w: delete it, which deletes no file", name, ErrView)
+	}
 	if archive && r.State == copyingState {
 		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.source())
 	}
@@ -99,6 +104,9 @@ func (s *Store) delete(r *record, archive bool) error {
 	})
 	s.exports.Unexport(r.Volume)
 	slow.Stop()
+	if r.View {
+		return s.deleteView(r)
+	}
 	gone := *r
 	gone.Deleted = time.Now().UTC().Truncate(time.Second)
 	if archive {

@@ -23,8 +23,8 @@ type trashedTree struct {
 const treePrefix = "snapshot-"
 
 // DeleteSnapshot deletes a snapshot; its files are removed in the background, also after a restart. It ends the taking of
-// one that is not complete. Its errors are ErrNoSnapshot, ErrNotFound, ErrRecord, and ErrBusy while a volume is being
-// copied from it.
+// one that is not complete. Its errors are ErrNoSnapshot, ErrNotFound, ErrRecord, ErrBusy while a volume is being
+// copied from it, and *ViewedError while a volume shows it.
 func (s *Store) DeleteSnapshot(ctx context.Context, volume, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,9 +74,12 @@ func (s *Store) deletingSnapshot(volume, name string) (*snapshotRecord, error) {
 		return nil, fmt.Errorf("snapshot %s of volume %s: %w: the volume is being restored to it; delete it after that", r.Name, r.Volume, ErrBusy)
 	}
 	for _, target := range s.records {
-		if target.isCopyOf(r) {
+		if !target.View && target.isCopyOf(r) {
 			return nil, fmt.Errorf("snapshot %s of volume %s: %w: it is being copied to %s; delete it after that", r.Name, r.Volume, ErrBusy, target.Name)
 		}
+	}
+	if err := s.viewedLocked(r); err != nil {
+		return nil, err
 	}
 	r.deleting = true
 	return r, nil

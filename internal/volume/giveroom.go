@@ -75,12 +75,7 @@ func (s *Store) hasRoomToGive() bool {
 	if s.giving.stuck.Load() {
 		return false
 	}
-	for _, of := range s.snapshots {
-		if slices.ContainsFunc(of, func(r *snapshotRecord) bool { return len(r.Scheduled) > 0 }) {
-			return true
-		}
-	}
-	return false
+	return len(s.deletableLocked()) > 0
 }
 
 func (s *Store) wakeRoom() {
@@ -150,17 +145,24 @@ func (s *Store) giveRoom(ctx context.Context) time.Duration {
 
 // oldestScheduled returns the scheduled snapshots of all volumes, the oldest first.
 func (s *Store) oldestScheduled() []*snapshotRecord {
-	var all []*snapshotRecord
 	s.mu.Lock()
+	all := slices.DeleteFunc(s.deletableLocked(), func(r *snapshotRecord) bool { return r.deleting })
+	s.mu.Unlock()
+	sortByAge(all, s.schedules.now())
+	return all
+}
+
+// deletableLocked returns the scheduled snapshots that no volume shows, also those that are being deleted.
+//
+// +checklocks:s.mu
+func (s *Store) deletableLocked() (all []*snapshotRecord) {
 	for _, of := range s.snapshots {
 		for _, r := range of {
-			if len(r.Scheduled) > 0 && !r.deleting {
+			if len(r.Scheduled) > 0 && s.views[r.id()] == nil {
 				all = append(all, r)
 			}
 		}
 	}
-	s.mu.Unlock()
-	sortByAge(all, s.schedules.now())
 	return all
 }
 

@@ -90,7 +90,7 @@ func (s *Store) limitInodes(v *Volume, used int64, log *slog.Logger) error {
 // limitWhenCounted sets the inode limit of a newly served volume as soon as the
 // server has counted it.
 func (s *Store) limitWhenCounted(v Volume) {
-	if v.Inodes != 0 || s.counter == nil || s.quota != nil && v.Project != 0 {
+	if v.View || v.Inodes != 0 || s.counter == nil || s.quota != nil && v.Project != 0 {
 		return
 	}
 	log := s.log.With("volume", v.Name)

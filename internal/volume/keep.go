@@ -184,7 +184,7 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 	return nil
 }
 
-// forget undoes the adoption of a directory, which does not change.
+// forget undoes the adoption of a directory, which does not change, or the creation of a view.
 func (s *Store) forget(r *record) error {
 	if r.Project != 0 && s.quota != nil {
 		if err := s.quota.SetLimit(r.Project, quota.Limit{}); err != nil {
@@ -197,6 +197,9 @@ func (s *Store) forget(r *record) error {
 	s.mu.Lock()
 	delete(s.records, r.Name)
 	delete(s.projects, r.Project)
+	if r.View {
+		s.forgetViewLocked(r)
+	}
 	s.mu.Unlock()
 	return syncDir(s.root, volumesDir)
 }

@@ -459,7 +459,7 @@ func awaitRestore(s *Store) error {
 // TestKilledAtEveryStep: whichever step was the last, the next start leaves all
 // in order, and the operation can be done again.
 func TestKilledAtEveryStep(t *testing.T) {
-	for _, sc := range scenes() {
+	for _, sc := range slices.Concat(scenes(), viewScenes()) {
 		t.Run(sc.name, func(t *testing.T) {
 			for step := 1; ; step++ {
 				if last := killAt(t, sc, step); last {

@@ -38,8 +38,6 @@ type record struct {
 	// Boot identifies the machine's start in which it is copied: files copied before
 	// that may not be on the disk.
 	Boot string `json:"boot,omitempty"`
-	// SourceID is the ID of the volume whose snapshot it is copied from.
-	SourceID uint64 `json:"sourceId,omitempty,string"`
 	// Restoring is the name of the snapshot that its files are being made those of.
 	Restoring string `json:"restoring,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
@@ -57,6 +55,9 @@ type record struct {
 // MarshalJSON adds the checksum.
 func (r record) MarshalJSON() ([]byte, error) {
 	type plain record
+	if r.View {
+		r.State = viewState
+	}
 	return encodeSummed(plain(r), r.unknown)
 }
 
@@ -64,6 +65,9 @@ func (r record) MarshalJSON() ([]byte, error) {
 func (r *record) UnmarshalJSON(data []byte) (err error) {
 	type plain record
 	r.unknown, r.summed, err = decodeSummed(data, (*plain)(r))
+	if r.View && r.State == viewState {
+		r.State = ready
+	}
 	return err
 }
 
@@ -122,6 +126,9 @@ func (r *record) check() error {
 	}
 	if path.Base(r.file) != want+".json" {
 		return fmt.Errorf("%w: it is the record of %s, in the file of another", ErrInvalid, r.Name)
+	}
+	if r.View {
+		return r.checkView()
 	}
 	return r.checkState()
 }

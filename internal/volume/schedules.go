@@ -90,6 +90,9 @@ func (s *Store) checkSchedule(v Volume) error {
 	if v.Schedule.IsZero() {
 		return nil
 	}
+	if v.View {
+		return fmt.Errorf("volume %s: %w: what it shows never changes", v.Name, ErrView)
+	}
 	if err := v.Schedule.check(); err != nil {
 		return err
 	}

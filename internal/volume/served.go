@@ -52,6 +52,8 @@ func unservedFinding(r *record) *Finding {
 	}
 	f := &Finding{Volume: r.Name, Path: r.Path, Problem: "it is not served: " + r.unserved.Error(), Fix: "correct that, and restart podnas"}
 	switch {
+	case errors.Is(r.unserved, errNoView), r.View && errors.Is(r.unserved, errMissing):
+		f.Fix = "bring the " + r.source() + " back from a backup of the disk and restart podnas, or delete the volume"
 	case errors.Is(r.unserved, errMissing):
 		f.Fix = "put the directory back and restart podnas, or delete the volume"
 	case errors.Is(r.unserved, errMounted):

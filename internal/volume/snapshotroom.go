@@ -143,6 +143,9 @@ func (s *Store) SetSnapshotReserve(ctx context.Context, name string, percent int
 		return Volume{}, err
 	}
 	return s.change(ctx, name, func(v *Volume) error {
+		if v.View {
+			return fmt.Errorf("volume %s: %w: there are no snapshots of it", name, ErrView)
+		}
 		v.SnapshotReserve = &percent
 		return nil
 	})

@@ -145,6 +145,8 @@ type Store struct {
 	// +checklocks:mu
 	snapshots map[uint64][]*snapshotRecord // the complete ones, by their volume's ID
 	// +checklocks:mu
+	views map[snapshotID][]string // names, by what they show
+	// +checklocks:mu
 	takings map[uint64]*taking // by their volume's ID
 	// +checklocks:mu
 	badSnapshots []badSnapshot // records that are not used
@@ -200,6 +202,7 @@ func newStore(cfg Config) (*Store, error) {
 		failed:      map[string]error{},
 		markings:    map[string]*marking{},
 		snapshots:   map[uint64][]*snapshotRecord{},
+		views:       map[snapshotID][]string{},
 		takings:     map[uint64]*taking{},
 		restorings:  map[uint64]*restoring{},
 		copySlots:   semaphore.NewWeighted(copiesAtOnce),
@@ -394,6 +397,9 @@ func (s *Store) load() error {
 	records := slices.Concat(others, copies)
 	for _, r := range records {
 		s.records[r.Name] = r
+		if r.View {
+			s.addViewLocked(r)
+		}
 	}
 	s.loadSnapshots()
 	limits, err := s.projectUsages()
@@ -509,6 +515,9 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	case archived:
 		return s.archive(r)
 	}
+	if r.View {
+		return s.resumeView(r)
+	}
 	if err := s.servable(r.Path); err != nil {
 		return err
 	}
@@ -538,17 +547,6 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startMarking(r.Volume)
 	}
 	return nil
-}
-
-// hasSource reports whether what a volume is copied from is there, and its files can be read.
-func (s *Store) hasSource(r *record) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.SourceSnapshot != "" {
-		return s.snapshotLocked(r.SourceID, r.SourceSnapshot) != nil
-	}
-	source := s.records[r.Source]
-	return source != nil && source.State == ready && source.unserved == nil
 }
 
 // recordFile is the path of a volume's record.

@@ -175,6 +175,8 @@ func (s *Store) forSnapshot(name string) (Volume, error) {
 		return Volume{}, fmt.Errorf("%s: %w: it is deleted, and its files were kept; 'podnas volume adopt %s' restores it", name, ErrNotFound, name)
 	case r.State != ready, r.deleting:
 		return Volume{}, fmt.Errorf("volume %s: %w: another request is changing it", name, ErrBusy)
+	case r.View:
+		return Volume{}, fmt.Errorf("volume %s: %w: it is the %s, so there are no others of it", name, ErrView, r.source())
 	case r.unserved != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: it is not served: %w", name, ErrBusy, r.unserved)
 	case s.restorings[r.ID] != nil && !s.restorings[r.ID].ended():
@@ -211,11 +213,12 @@ func (s *Store) reserveSnapshot(t *taking) error {
 	return nil
 }
 
-// snapshotTakenLocked reports whether a snapshot's name is in use, also by something that podnas does not know.
+// snapshotTakenLocked reports whether a snapshot's name is in use, also by something that podnas does not know, or by a view whose
+// snapshot is gone: it would show another one.
 //
 // +checklocks:s.mu
 func (s *Store) snapshotTakenLocked(id uint64, name string) bool {
-	if s.snapshotLocked(id, name) != nil {
+	if s.snapshotLocked(id, name) != nil || s.views[snapshotID{id, name}] != nil {
 		return true
 	}
 	r := Snapshot{VolumeID: id, Name: name}

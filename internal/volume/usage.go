@@ -6,6 +6,8 @@ import "github.com/podnas/podnas/quota"
 // quota.Off), and why.
 func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	switch {
+	case v.View:
+		return quota.Off, "nothing can be written to it, as it shows a snapshot"
 	case s.choice.ModeOf(v.Project) == s.choice.Mode():
 		return s.choice.Mode(), s.choice.Reason
 	case s.counter != nil:

@@ -31,6 +31,7 @@
 //	         -> (in the background) files removed, limit cleared, record removed
 //	archive: unexport -> record moved to archive/ -> directory moved to archive/
 //	retain:  unexport -> record "retained"
+//	a view of a snapshot has its own steps, and no directory (view.go)
 //	a copy of the disk, file by file, has lost the projects (mark.go):
 //	         export -> (in the background) limit lifted -> project -> limit
 //
@@ -82,6 +83,10 @@ type Volume struct {
 	// one.
 	Source         string `json:"source,omitempty"`
 	SourceSnapshot string `json:"sourceSnapshot,omitempty"`
+	// SourceID is the ID of the volume that SourceSnapshot is of.
+	SourceID uint64 `json:"sourceId,omitempty,string"`
+	// View is whether the volume has no files of its own, but shows those of SourceSnapshot (view.go).
+	View bool `json:"view,omitempty"`
 	// Project is the kernel's project that enforces the size, 0 if there is none.
 	Project uint32 `json:"project,omitempty"`
 	// Claim is the volume's claim, nil if it has none or was released.
@@ -141,6 +146,9 @@ type Spec struct {
 	// which may be deleted, is copied instead.
 	Source         string
 	SourceSnapshot string
+	// View makes a read-only volume that shows the files of SourceSnapshot, instead of a copy. Its options are read-only, and
+	// what only a volume with files of its own can have is ignored.
+	View bool
 	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
 	Schedule   Schedule
@@ -274,6 +282,9 @@ func (s *Spec) validate() error {
 	}
 	if s.SourceSnapshot != "" && s.Source == "" {
 		return fmt.Errorf("%w: of which volume is the snapshot %s that is to be copied", ErrInvalid, s.SourceSnapshot)
+	}
+	if s.View && s.SourceSnapshot == "" {
+		return fmt.Errorf("%w: a view of no snapshot", ErrInvalid)
 	}
 	if s.Mode&^0o7777 != 0 || s.UID == math.MaxUint32 || s.GID == math.MaxUint32 {
 		return fmt.Errorf("%w: mode %#o, owner %d:%d", ErrInvalid, s.Mode, s.UID, s.GID)
