@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -33,8 +34,10 @@ type SourceSnapshot struct {
 // source is what a new volume is a copy of: a volume, or a snapshot of one. The zero source is nothing.
 type source struct {
 	volume, snapshot string
-	size             int64
-	manifest         json.RawMessage
+	// view is whether the new volume shows the snapshot, and is no copy.
+	view     bool
+	size     int64
+	manifest json.RawMessage
 }
 
 // source returns what a claim clones, which fits into its size.
@@ -51,7 +54,15 @@ func (p *Provisioner) source(ctx context.Context, claim *v1.PersistentVolumeClai
 	if err == nil && found.size > size {
 		err = fmt.Errorf("%s has a size of %s, which does not fit into %s: request at least that size", from, volume.FormatSize(found.size), volume.FormatSize(size))
 	}
+	// What nobody may write needs no copy.
+	found.view = from.isSnapshot && IsReadOnly(claim.Spec.AccessModes)
 	return found, err
+}
+
+// IsReadOnly reports whether nobody may write to a volume with these access modes. One of a snapshot then shows it, and is no
+// copy.
+func IsReadOnly(modes []v1.PersistentVolumeAccessMode) bool {
+	return slices.Equal(modes, []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany})
 }
 
 func (p *Provisioner) claimSource(_ context.Context, namespace, from string) (source, error) {
@@ -74,5 +85,5 @@ func (p *Provisioner) snapshotSource(ctx context.Context, namespace, from string
 		return source{}, fmt.Errorf("VolumeSnapshot %s can't be copied: there are none without a cluster: use 'podnas volume create --from VOLUME --snapshot NAME'", from)
 	}
 	s, err := p.Snapshots.SnapshotFor(ctx, namespace, from)
-	return source{s.Volume, s.Name, s.Size, s.Manifest}, err
+	return source{volume: s.Volume, snapshot: s.Name, size: s.Size, manifest: s.Manifest}, err
 }

@@ -88,6 +88,12 @@ func MountVersion(v volume.Volume) string {
 	return cmp.Or(version, "3")
 }
 
+// ReadOnlyMount returns mount options with ro: kubelet does not read nfs.readOnly of a PersistentVolume.
+func ReadOnlyMount(options []string) []string {
+	writable := slices.DeleteFunc(slices.Clone(options), func(option string) bool { return option == "rw" || option == "ro" })
+	return append(writable, "ro")
+}
+
 // ClassOptions returns the export options of a StorageClass's volumes. The error
 // says why no claim of it gets a volume.
 func (p *Provisioner) ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {

@@ -169,8 +169,11 @@ func (p *Provisioner) spec(ctx context.Context, options controller.ProvisionOpti
 		}
 		m.Annotations = from.Annotations
 	}
+	if source.view {
+		m.MountOptions = ReadOnlyMount(m.MountOptions)
+	}
 	spec, err := params.spec(options.PVName, size, m)
-	spec.Path, spec.Source, spec.SourceSnapshot = path, source.volume, source.snapshot
+	spec.Path, spec.Source, spec.SourceSnapshot, spec.View = path, source.volume, source.snapshot, source.view
 	spec.Claim = &volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
 	return spec, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,8 +86,7 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 	}
 	if ct.Spec.DeletionPolicy == policyDelete {
 		if err := s.deleteSnapshot(ctx, ct); err != nil {
-			s.event(contentKind, &ct.ObjectMeta, "SnapshotDeleteFailed", err.Error())
-			return err
+			return s.failDeletion(ctx, ct, err)
 		}
 		if ct.Status != nil {
 			status := map[string]any{"snapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "restoreSize": nil}
@@ -102,6 +102,26 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 	}
 	_, err = s.Client.Resource(contentResource).Patch(ctx, ct.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return ignoreNotFound(err)
+}
+
+// failDeletion says in a content why its snapshot can't be deleted, and on both objects. A claim that shows the snapshot is no
+// failure: when it is gone, so is the snapshot.
+func (s *session) failDeletion(ctx context.Context, ct *content, why error) error {
+	if s.isNew(key{name: ct.Name}, why) {
+		s.event(contentKind, &ct.ObjectMeta, "SnapshotDeleteFailed", why.Error())
+		if vs := s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name); vs != nil && vs.UID == ct.Spec.Snapshot.UID {
+			s.event(Kind, &vs.ObjectMeta, "SnapshotDeleteFailed", why.Error())
+		}
+		err := s.patchStatus(ctx, ct.Name, &contentStatus{Error: &contentError{metav1.NewTime(time.Now()), why.Error()}})
+		if ignoreNotFound(err) != nil {
+			s.problems.Update(key{name: ct.Name}.String(), nil) // told the next time
+			return errors.Join(why, err)
+		}
+	}
+	if errors.As(why, new(*volume.ViewedError)) {
+		return waiting{why.Error()}
+	}
+	return why
 }
 
 // deleteSnapshot deletes the snapshot of a content, which may be gone.

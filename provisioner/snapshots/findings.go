@@ -28,7 +28,11 @@ func (c *Controller) Findings() []doctor.Result {
 	var results []doctor.Result
 	failures := s.problems.Current()
 	for _, about := range slices.Sorted(maps.Keys(failures)) {
-		results = append(results, named(about, doctor.Fail("solve that; podnas tries again within a minute", "%v", failures[about])))
+		result := doctor.Fail("solve that; podnas tries again within a minute", "%v", failures[about])
+		if errors.As(failures[about], new(*volume.ViewedError)) {
+			result = doctor.Warn("nothing, if the claim is to stay: the snapshot is deleted when it is gone", "it is to be deleted, and can't be yet: %v", failures[about])
+		}
+		results = append(results, named(about, result))
 	}
 	now := time.Now()
 	results = append(results, s.unbound(now)...)
