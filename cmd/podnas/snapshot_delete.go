@@ -13,7 +13,8 @@ import (
 const snapshotDeleteLong = `Delete snapshots. Clients that read one get errors from then on. Its files are removed in the background, which
 gives back the blocks that nothing else shares: other snapshots and the volume do not change.
 
-A snapshot that is not complete is given up. One that a volume is being copied from is not deleted.
+A snapshot that is not complete is given up. One that a volume is being copied from, or that a volume
+shows, is not deleted.
 
 Several snapshots are deleted one after the other; if some of them fail, the exit code is 1.
 

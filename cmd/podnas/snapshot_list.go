@@ -205,6 +205,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"Directory:", directory},
 		{"Clients find it:", clients},
 		{"As a volume:", use},
+		{"Shown by:", strings.Join(s.ShownBy, ", ")},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])

@@ -33,7 +33,10 @@ const createExamples = `  # A volume that every user can write to, and its Persi
 
   # A copy of another volume, and of a snapshot of it
   podnas volume create scratch-2 --size 10Gi --from scratch
-  podnas volume create scratch-3 --size 10Gi --from scratch --snapshot before-upgrade`
+  podnas volume create scratch-3 --size 10Gi --from scratch --snapshot before-upgrade
+
+  # A snapshot itself, read-only, at once and without space
+  podnas volume create scratch-4 --size 10Gi --from scratch --snapshot before-upgrade --access-modes ReadOnlyMany`
 
 const adoptExamples = `  # Turn an existing folder on the disk into a volume; its files do not change
   podnas volume adopt photos --path old/photos --size 200Gi | kubectl apply -f -
@@ -94,7 +97,7 @@ binds to it. If you repeat the command, it changes nothing and prints the same.`
 	f.SortFlags = false
 	cfg.addFlags(f)
 	f.StringVar(&cfg.request.Source, "from", "", "copy this `VOLUME`")
-	f.StringVar(&cfg.request.SourceSnapshot, "snapshot", "", "with --from: copy this `SNAPSHOT` of the volume, which may be deleted")
+	f.StringVar(&cfg.request.SourceSnapshot, "snapshot", "", "with --from: copy this `SNAPSHOT` of the volume, which may be deleted; with\n--access-modes ReadOnlyMany show it")
 	f.BoolVar(&cfg.noWait, "no-wait", false, "with --from: don't wait for the copy")
 	f.String("uid", "", "owner of its root directory, a `USER` id")
 	f.String("gid", "", "group of its root directory, a `GROUP` id, which kubelet also adds to pods")
@@ -179,7 +182,7 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 	if err != nil {
 		return advise(err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is ready: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Path))
+	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is ready: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Directory()))
 	manifests, err := client.Manifests(cmd.Context(), name)
 	if err != nil {
 		return fmt.Errorf("its PersistentVolume is not available yet; print it later with 'podnas volume manifests %s': %w", name, err)

@@ -27,7 +27,7 @@ const listLong = `List the volumes: their size; their usage on the disk ("-" if 
 while the server still counts existing files), also in percent of the size; their StorageClass and
 claim; their state; how many clients have used them in the last hour; and what enforces the size
 (kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows it,
-relative to the root of the disk.
+relative to the root of the disk. A volume that SHOWS a snapshot is read-only, and takes no space.
 
 A volume is "ready" if clients can mount it, "damaged" if its record can't be relied on, and "not
 served" for another reason. Below the table is why, and what is wrong with volumes in a cluster, with
@@ -242,6 +242,10 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 	if snapshots {
 		header = append(header, "SNAPSHOTS")
 	}
+	shows := slices.ContainsFunc(volumes, func(v control.Volume) bool { return v.View })
+	if shows {
+		header = append(header, "SHOWS")
+	}
 	if wide {
 		header = append(header, "SNAPSHOT-BYTES", "FILES", "ON-DELETE", "OPTIONS", "AGE")
 	}
@@ -256,6 +260,9 @@ func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) e
 		}
 		if snapshots {
 			row = append(row, fmt.Sprint(v.Snapshots))
+		}
+		if shows {
+			row = append(row, showsOf(v))
 		}
 		if wide {
 			files := "-"
@@ -305,6 +312,14 @@ func useOf(v control.Volume) string {
 		use += "+"
 	}
 	return use
+}
+
+// showsOf is the snapshot that a volume shows.
+func showsOf(v control.Volume) string {
+	if !v.View {
+		return "-"
+	}
+	return copyOf(v)
 }
 
 func clientsOf(v control.Volume) string {

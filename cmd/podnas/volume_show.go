@@ -39,7 +39,7 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			if err != nil {
 				return advise(err)
 			}
-			s := shown{Volume: v, Directory: filepath.Join(cfg.root, v.Path)}
+			s := shown{Volume: v, Directory: filepath.Join(cfg.root, v.Directory())}
 			var notNow error
 			if v.State == volume.Ready {
 				var manifests []control.Manifest
@@ -123,7 +123,7 @@ func printVolume(out io.Writer, s shown) error {
 		{"Clients:", clients},
 		{"Options:", cmp.Or(strings.Join(options(v.Options), ", "), "none")},
 		{"On delete:", onDelete(v)},
-		{"Copy of:", copyOf(v)},
+		{sourceTitle(v), copyOf(v)},
 		{"Snapshots:", snapshotsOf(v)},
 		{"Schedule:", scheduleOf(v)},
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
@@ -135,6 +135,13 @@ func printVolume(out io.Writer, s shown) error {
 		}
 	}
 	return w.Flush()
+}
+
+func sourceTitle(v control.Volume) string {
+	if v.View {
+		return "Shows:"
+	}
+	return "Copy of:"
 }
 
 func copyOf(v control.Volume) string {

@@ -97,6 +97,9 @@ func volumeName(v *volumeView) g.Node {
 	if v.Path != v.Name {
 		about += " in " + v.Path
 	}
+	if v.record.View {
+		about += ", shows " + showsOf(v)
+	}
 	if v.Source != "" {
 		about += ", a copy of " + v.Source
 	}
@@ -104,6 +107,9 @@ func volumeName(v *volumeView) g.Node {
 }
 
 func volumeUse(v *volumeView) g.Node {
+	if v.record.View {
+		return g.Textf("of %s, takes no space", v.Use.Size)
+	}
 	if !v.Use.Known {
 		return g.Textf("of %s, not counted", v.Use.Size)
 	}

@@ -183,7 +183,7 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
 			use.volumes += u.Bytes
 			use.partial = use.partial || u.Partial
-		} else {
+		} else if !v.View {
 			use.uncounted = true
 		}
 		if served := exported[v.ID]; served != nil {

@@ -74,6 +74,9 @@ func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
 // volumeFacts are the properties of a volume.
 func volumeFacts(v *volumeView, mount g.Node) g.Node {
 	use := g.Group{h.P(g.Textf("%s, not counted", v.Use.Size))}
+	if v.record.View {
+		use = g.Group{h.P(g.Textf("%s, takes no space", v.Use.Size))}
+	}
 	if v.Use.Known {
 		use = g.Group{useBar(&v.Use), g.If(v.Partial, h.P(g.Text("so far: it is still being counted")))}
 	}
@@ -88,10 +91,18 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 		)),
 		section("about", "This volume", facts(
 			say("Volume", v.Name), say("Claim", v.Claim), say("Class", v.Class), say("State", v.State),
-			say("A copy of", v.Source), say("Snapshots", v.Snapshots), say("Schedule", v.Schedule), say("Directory", v.Path), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
+			say("A copy of", v.Source), say("Shows", showsOf(v)), say("Snapshots", v.Snapshots), say("Schedule", v.Schedule), say("Directory", v.record.Directory()), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
 			fact{"Mount", mount}, fact{"More", command("command-show", "tells more of the volume", "podnas volume show "+v.Name)},
 		)),
 	}
+}
+
+// showsOf says which snapshot a volume shows.
+func showsOf(v *volumeView) string {
+	if !v.record.View {
+		return ""
+	}
+	return "the snapshot " + v.record.SourceSnapshot + " of " + v.record.Source + ", read-only"
 }
 
 // volumeClients is the table of a volume's clients, the latest first.

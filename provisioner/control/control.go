@@ -40,7 +40,7 @@ type Volume struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Used is nil if usage is not counted.
 	Used *quota.Usage `json:"used,omitempty"`
-	// Quota is set if clients can mount the volume.
+	// Quota is set if clients can mount the volume, and write to it.
 	Quota *Quota `json:"quota,omitempty"`
 	// StorageClass is the one that its PersistentVolume has.
 	StorageClass string `json:"storageClass,omitempty"`

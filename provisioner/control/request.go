@@ -21,7 +21,7 @@ type CreateRequest struct {
 	Path string `json:"path,omitempty"`
 	// Source is the name of a volume to copy.
 	Source string `json:"source,omitempty"`
-	// SourceSnapshot, if set, is the snapshot of that volume to copy instead.
+	// SourceSnapshot, if set, is the snapshot of that volume to copy instead; if the only access mode is ReadOnlyMany, to show.
 	SourceSnapshot string `json:"sourceSnapshot,omitempty"`
 	// Parameters are StorageClass parameters.
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -49,6 +49,10 @@ func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 		Parameters:   r.Parameters,
 		MountOptions: r.MountOptions,
 	}
+	view := r.SourceSnapshot != "" && provisioner.IsReadOnly(r.AccessModes)
+	if view {
+		class.MountOptions = provisioner.ReadOnlyMount(r.MountOptions)
+	}
 	switch r.ReclaimPolicy {
 	case "":
 	case v1.PersistentVolumeReclaimRetain, v1.PersistentVolumeReclaimDelete:
@@ -65,7 +69,7 @@ func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 			return invalid("invalid size: %v", err)
 		}
 	}
-	spec.Path, spec.Source, spec.SourceSnapshot = r.Path, r.Source, r.SourceSnapshot
+	spec.Path, spec.Source, spec.SourceSnapshot, spec.View = r.Path, r.Source, r.SourceSnapshot, view
 	return spec, nil
 }
 

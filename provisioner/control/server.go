@@ -269,9 +269,12 @@ func (s *Server) compared() map[string]volume.Finding {
 
 // served describes a volume that clients can mount, with its usage if known.
 func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding, clients map[uint64]int) Volume {
-	by, reason := s.store().Quota(&v)
 	d := newVolume(v, volume.Ready)
-	d.Quota, d.Problem, d.Fix = &Quota{By: by, Reason: reason}, f.Problem, f.Fix
+	d.Problem, d.Fix = f.Problem, f.Fix
+	if !v.View { // in which nothing can be written
+		by, reason := s.store().Quota(&v)
+		d.Quota = &Quota{By: by, Reason: reason}
+	}
 	if u.Limit.Bytes > 0 {
 		d.Used = &u
 	}

@@ -16,6 +16,8 @@ type Snapshot struct {
 	State string `json:"state"` // SnapshotReady or SnapshotTaking
 	// VolumeDeleted is whether its volume is deleted.
 	VolumeDeleted bool `json:"volumeDeleted,omitempty"`
+	// ShownBy has the names of the volumes that show it. It is set if one snapshot is asked for.
+	ShownBy []string `json:"shownBy,omitempty"`
 	// Began is set, and Created only after the moment of the snapshot, while it is being taken.
 	Began *time.Time `json:"began,omitempty"`
 	// Total is what the volume uses, in bytes, while the snapshot is being taken; 0 if that is not known.
@@ -96,7 +98,9 @@ func (s *Server) snapshot(r *http.Request) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	return completeSnapshot(found), nil
+	said := completeSnapshot(found)
+	said.ShownBy = s.store().ViewsOf(&found)
+	return said, nil
 }
 
 func (s *Server) deleteSnapshot(r *http.Request) (any, error) {

@@ -26,41 +26,10 @@ func testReadOnly(e *env) {
 	dir := e.walk(e.target.ReadOnly + "/" + e.dirName)
 	fh := e.fh(putfh(dir), lookup("f"))
 	mine, _ := e.client.open(e.dir, opening{name: "mine", create: true})
-	no := is(nfs4.ErrROFS)
-	across := is(nfs4.ErrROFS, nfs4.ErrXDev)
-	args := func(o opening, change func(*nfs4.OpenArgs)) nfs4.OpenArgs {
-		a := e.openArgs(o)
-		if change != nil {
-			change(&a)
-		}
-		return a
-	}
-	reads := opening{name: "f", access: nfs4.ShareAccessRead}
-	_, id := e.client.open(dir, reads)
-	e.expect([]expect{
-		{"open to write", []op{putfh(dir), open(args(opening{name: "f"}, nil))}, no},
-		{"open to write by handle", []op{putfh(fh), open(args(opening{}, func(a *nfs4.OpenArgs) { a.Claim = nfs4.ClaimFH }))}, no},
-		{"open to create", []op{putfh(dir), open(args(opening{name: "new", create: true, access: nfs4.ShareAccessRead}, nil))}, no},
-		{"open to truncate", []op{putfh(dir), open(args(reads, func(a *nfs4.OpenArgs) { a.Create, a.Attr = true, size(0) }))}, no},
-		{"create a directory", []op{putfh(dir), mkdir("new")}, no},
-		{"create a link", []op{putfh(dir), symlink("new", "f")}, no},
-		{"create a fifo", []op{putfh(dir), create(nfs4.CreateArgs{Type: nfs4.TypeFIFO, Name: []byte("new")})}, no},
-		{"remove", []op{putfh(dir), remove("f")}, no},
-		{"remove a directory", []op{putfh(dir), remove("sub")}, no},
-		{"rename", []op{putfh(dir), savefh(), rename("f", "g")}, no},
-		{"rename into it", []op{putfh(e.dir), savefh(), putfh(dir), rename("f", "g")}, across},
-		{"rename out of it", []op{putfh(dir), savefh(), putfh(e.dir), rename("f", "g")}, across},
-		{"link", []op{putfh(fh), savefh(), putfh(dir), link("g")}, no},
-		{"link into it", []op{putfh(mine), savefh(), putfh(dir), link("g")}, across},
-		{"link out of it", []op{putfh(fh), savefh(), putfh(e.dir), link("g")}, across},
-		{"mode", []op{putfh(fh), setattr(nfs4.Stateid{}, mode(0o777))}, no},
-		{"size", []op{putfh(fh), setattr(nfs4.Stateid{}, size(0))}, no},
-		{"size by an open", []op{putfh(fh), setattr(id, size(0))}, is(nfs4.ErrROFS, nfs4.ErrOpenMode)},
-		{"write", []op{putfh(fh), write(nfs4.Stateid{}, 0, "x")}, no},
-		{"write by an open", []op{putfh(fh), write(id, 0, "x")}, is(nfs4.ErrROFS, nfs4.ErrOpenMode)},
-	})
+	_, id := e.client.open(dir, opening{name: "f", access: nfs4.ShareAccessRead})
+	e.readOnly(dir, fh, mine, id)
 	// As open(2) with O_CREAT does with a file that is there.
-	toCreate := args(opening{name: "f", owner: "creates", create: true, access: nfs4.ShareAccessRead}, nil)
+	toCreate := e.openArgs(opening{name: "f", owner: "creates", create: true, access: nfs4.ShareAccessRead})
 	r := e.ok(putfh(dir), open(toCreate), getfh())
 	if same := get[nfs4.GetfhRes](e, r); string(same.FH) != string(fh) || !get[nfs4.OpenRes](e, r).AttrSet.Empty() {
 		e.Errorf("OPEN to create: %x, want %x, set %x", same.FH, fh, get[nfs4.OpenRes](e, r).AttrSet)
@@ -86,6 +55,44 @@ func testReadOnly(e *env) {
 		e.Errorf("the directory has %q", names)
 	}
 	e.content(e.fh(putfh(e.dir), lookup("f")), "content")
+}
+
+// readOnly changes a directory in all ways where it may not be changed. It has a file f, of which fh is the handle and id an open
+// to read, and a directory sub; mine is a file in a volume that may be.
+func (e *env) readOnly(dir, fh, mine nfs4.FH, id nfs4.Stateid) {
+	e.Helper()
+	no := is(nfs4.ErrROFS)
+	across := is(nfs4.ErrROFS, nfs4.ErrXDev)
+	args := func(o opening, change func(*nfs4.OpenArgs)) nfs4.OpenArgs {
+		a := e.openArgs(o)
+		if change != nil {
+			change(&a)
+		}
+		return a
+	}
+	reads := opening{name: "f", access: nfs4.ShareAccessRead}
+	e.expect([]expect{
+		{"open to write", []op{putfh(dir), open(args(opening{name: "f"}, nil))}, no},
+		{"open to write by handle", []op{putfh(fh), open(args(opening{}, func(a *nfs4.OpenArgs) { a.Claim = nfs4.ClaimFH }))}, no},
+		{"open to create", []op{putfh(dir), open(args(opening{name: "new", create: true, access: nfs4.ShareAccessRead}, nil))}, no},
+		{"open to truncate", []op{putfh(dir), open(args(reads, func(a *nfs4.OpenArgs) { a.Create, a.Attr = true, size(0) }))}, no},
+		{"create a directory", []op{putfh(dir), mkdir("new")}, no},
+		{"create a link", []op{putfh(dir), symlink("new", "f")}, no},
+		{"create a fifo", []op{putfh(dir), create(nfs4.CreateArgs{Type: nfs4.TypeFIFO, Name: []byte("new")})}, no},
+		{"remove", []op{putfh(dir), remove("f")}, no},
+		{"remove a directory", []op{putfh(dir), remove("sub")}, no},
+		{"rename", []op{putfh(dir), savefh(), rename("f", "g")}, no},
+		{"rename into it", []op{putfh(e.dir), savefh(), putfh(dir), rename("f", "g")}, across},
+		{"rename out of it", []op{putfh(dir), savefh(), putfh(e.dir), rename("f", "g")}, across},
+		{"link", []op{putfh(fh), savefh(), putfh(dir), link("g")}, no},
+		{"link into it", []op{putfh(mine), savefh(), putfh(dir), link("g")}, across},
+		{"link out of it", []op{putfh(fh), savefh(), putfh(e.dir), link("g")}, across},
+		{"mode", []op{putfh(fh), setattr(nfs4.Stateid{}, mode(0o777))}, no},
+		{"size", []op{putfh(fh), setattr(nfs4.Stateid{}, size(0))}, no},
+		{"size by an open", []op{putfh(fh), setattr(id, size(0))}, is(nfs4.ErrROFS, nfs4.ErrOpenMode)},
+		{"write", []op{putfh(fh), write(nfs4.Stateid{}, 0, "x")}, no},
+		{"write by an open", []op{putfh(fh), write(id, 0, "x")}, is(nfs4.ErrROFS, nfs4.ErrOpenMode)},
+	})
 }
 
 // testSquashed does as root what the anonymous user may not.
