@@ -18,7 +18,7 @@ func volumeSnapshots(t *testing.T) {
 	apply(t, `{apiVersion: snapshot.storage.k8s.io/v1, kind: VolumeSnapshot, metadata: {name: before}, spec: {source: {persistentVolumeClaimName: shared}}}`)
 	kubectl(t, "wait", "--for=jsonpath={.status.readyToUse}=true", "volumesnapshot/before", "--timeout=120s")
 	snapshot := kubectl(t, "get", "volumesnapshot", "before", "-o", "jsonpath={.metadata.uid}")
-	apply(t, claimOf("before", "copied", "ReadWriteMany")+podWith("look", "shared", "copied"))
+	apply(t, claimOf("before", "copied", "ReadWriteMany")+claimOf("before", "shown", "ReadOnlyMany")+podWith("look", "shared", "copied", "shown"))
 	kubectl(t, "wait", "--for=condition=Ready", "pod/look", "--timeout=180s")
 
 	look := func(script string) string { return kubectl(t, "exec", "look", "--", "sh", "-c", script) }
@@ -26,14 +26,21 @@ func volumeSnapshots(t *testing.T) {
 	if n := sequence(t, kept); len(n) < 5 || n[len(n)-1] != len(n) {
 		t.Errorf("the snapshot has the lines %v, want each from 1 on", n)
 	}
-	if got := look("cat /copied/log"); got != kept {
-		t.Errorf("the claim of the snapshot has\n%s\nand the snapshot\n%s", got, kept)
+	for _, claim := range []string{"copied", "shown"} {
+		if got := look("cat /" + claim + "/log"); got != kept {
+			t.Errorf("the claim %s of the snapshot has\n%s\nand the snapshot\n%s", claim, got, kept)
+		}
 	}
 	if got := look("ls -A /shared; echo more >>/copied/log && sync /copied/log && tail -n 1 /copied/log"); got != "log\nmore\n" {
 		t.Errorf("beside the log, and in the copy after a line more, there is %q", got)
 	}
-	if out, err := tryKubectl(t, "exec", "look", "--", "sh", "-c", "echo more >>/shared/.snapshots/"+snapshot+"/log"); err == nil || !strings.Contains(err.Error(), "Read-only file system") {
-		t.Errorf("writing to the snapshot: %q, %v", out, err)
+	for _, file := range []string{"/shared/.snapshots/" + snapshot + "/log", "/shown/log"} {
+		if out, err := tryKubectl(t, "exec", "look", "--", "sh", "-c", "echo more >>"+file); err == nil || !strings.Contains(err.Error(), "Read-only file system") {
+			t.Errorf("writing to %s: %q, %v", file, out, err)
+		}
+	}
+	if got := diskFolders(t); len(got) != 2 {
+		t.Errorf("the disk has %q, want the claim and its copy: what is shown has no files of its own", got)
 	}
 	volume := boundVolume(t, "shared").Name
 	if out := podnas(t, "snapshot", "list", volume); !strings.Contains(out, snapshot) {
@@ -47,7 +54,7 @@ func volumeSnapshots(t *testing.T) {
 	}
 
 	kubectl(t, "delete", "pod", "look", "--timeout=180s")
-	kubectl(t, "delete", "pvc", "copied", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "copied", "shown", "--timeout=180s")
 	kubectl(t, "delete", "volumesnapshot", "before", "--timeout=180s")
 	eventually(t, time.Minute, "the snapshot is gone", func() bool { return !strings.Contains(podnas(t, "snapshot", "list", volume), snapshot) })
 	eventually(t, time.Minute, "the copy is gone", func() bool { return len(diskFolders(t)) == 1 })
