@@ -48,6 +48,8 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 		Programs: []oncrpc.Program{nfsv3.NewProgram(files), nfsv3.NewACLProgram(files), mountd.NewProgram(mounts{table, n.opener}, log)},
 		SlowLog:  slow,
 		Log:      log,
+
+		Heartbeat: cfg.Heartbeat,
 	}
 	var err error
 	if cfg.NFS4 != "" {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
@@ -151,6 +152,8 @@ type Config struct {
 	Tables func(bytes int)
 	// Reserve is room for what is in NFS4, on a full disk; nil: there is none.
 	Reserve *statedir.Reserve
+	// Heartbeat says when replies may be sent; nil: always.
+	Heartbeat *heartbeat.Heartbeat
 	// SlowCall is the duration from which calls are logged as slow; 0: none.
 	SlowCall time.Duration
 }
@@ -192,7 +195,7 @@ func New(cfg Config) (*Server, error) {
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	cfg.Log.Info("nfs: "+cfg.Engine.Reason, "engine", s.name)
 	if s.name == EngineGoNFS {
-		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
+		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Heartbeat, cfg.Log)
 		return s, nil
 	}
 	var err error

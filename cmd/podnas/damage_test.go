@@ -61,7 +61,7 @@ func keptKinds() []keptKind {
 		{pattern: `disk/\.podnas/archive/[^/]+\.json`},
 		{pattern: `disk/\.podnas/trash/[^/]+\.json`},
 		{pattern: `disk/\.podnas/lock`, aside: replaced},
-		{pattern: `disk/\.podnas/probe`, aside: replaced},
+		{pattern: `disk/\.podnas/heartbeat`, aside: replaced},
 
 		{pattern: `disk/\.podnas/run`, aside: replaced + " emptied copy"},
 		{pattern: `disk/\.podnas/control\.sock`, aside: "folder fifo link copy file"},

@@ -306,7 +306,7 @@ func TestFindings(t *testing.T) {
 			return func() { mustDo(a.t, os.Remove(filepath.Join(a.root, "stray"))) }
 		}, "disk", "stray", doctor.Warning, "belongs to no volume"},
 		{"a disk that takes no write", func(a *appliance) func() {
-			return testdisk.Unwritable(a.t, filepath.Join(a.root, ".podnas/probe"))
+			return testdisk.Unwritable(a.t, filepath.Join(a.root, ".podnas/heartbeat"))
 		}, "disk", "disk", doctor.Failed, "can't be written to"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

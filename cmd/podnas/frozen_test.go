@@ -197,7 +197,9 @@ func TestFrozenDisk(t *testing.T) {
 	mustDo(t, err)
 	before := s.status("Threads")
 	mustDo(t, s.freeze("--freeze"))
-	time.Sleep(time.Second) // so old may a result be
+	s.eventually("replies are held", func() bool {
+		return s.get("127.0.0.1", "/readyz").code == http.StatusServiceUnavailable
+	})
 
 	each := func(code int) func(reply) bool {
 		return func(r reply) bool {

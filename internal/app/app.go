@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
@@ -45,16 +46,18 @@ type App struct {
 	tables            func(bytes int)
 
 	// What Run makes, in this order.
-	exports *exports.Table
-	limits  quota.Choice
-	engine  server.Choice
-	served  exporter
-	store   *volume.Store
-	nfs     *server.Server
-	info    process.Info
-	volumes *provisioner.Provisioner
-	claims  *claims
-	atEnd   []func() error // the last one first
+	exports   *exports.Table
+	mounted   time.Time // when the disk was there
+	limits    quota.Choice
+	engine    server.Choice
+	served    exporter
+	store     *volume.Store
+	heartbeat *heartbeat.Heartbeat
+	nfs       *server.Server
+	info      process.Info
+	volumes   *provisioner.Provisioner
+	claims    *claims
+	atEnd     []func() error // the last one first
 }
 
 // New checks a Config and opens the ports. The error is a FlagError if the flags mean nothing. Run must be called.

@@ -2,8 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	"github.com/podnas/podnas/internal/heartbeat"
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/internal/volume/diskimage"
 	"github.com/podnas/podnas/provisioner"
@@ -19,6 +23,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	if err := a.openImage(ctx); err != nil {
 		return err
 	}
+	a.mounted = time.Now()
 	if err := a.checkDisk(); err != nil {
 		return err
 	}
@@ -87,6 +92,9 @@ func (a *App) openVolumes(context.Context) (err error) {
 		return err
 	}
 	a.endWith(a.store.Close)
+	if err := a.openHeartbeat(); err != nil {
+		return err
+	}
 	a.endWith(func() error {
 		a.exports.LastIndexes()
 		a.exports.LastMarks()
@@ -94,6 +102,27 @@ func (a *App) openVolumes(context.Context) (err error) {
 	})
 	return nil
 }
+
+// openHeartbeat begins to watch the disk, which the store has locked.
+func (a *App) openHeartbeat() error {
+	dir, err := statedir.Open(a.below(volume.StateDir), a.store.Reserve(), a.Log)
+	if err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	_ = dir.Remove("probe") // what older versions wrote to
+	a.heartbeat, err = heartbeat.Open(heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log})
+	if err != nil {
+		return errors.Join(err, dir.Close())
+	}
+	a.endWith(func() error {
+		a.heartbeat.Close()
+		return nil
+	})
+	return nil
+}
+
+// diskError is why clients get no answers, and what that means if the disk is in an image, or nil.
+func (a *App) diskError() error { return a.Image.Explain(a.heartbeat.Err()) }
 
 // openServer makes the server of NFS, and what turns claims into volumes.
 func (a *App) openServer(context.Context) (err error) {
@@ -107,6 +136,7 @@ func (a *App) openServer(context.Context) (err error) {
 		Tables:      a.tables,
 		Reserve:     a.store.Reserve(),
 		SlowCall:    a.SlowCall,
+		Heartbeat:   a.heartbeat,
 		Log:         a.Log,
 	}
 	if a.NFS4 {
@@ -121,14 +151,3 @@ func (a *App) openServer(context.Context) (err error) {
 	a.claims, err = a.newClaims()
 	return err
 }
-
-// imageDisk is a disk that may be in an image; spec is nil if not.
-type imageDisk struct {
-	*volume.Store
-	spec *diskimage.Spec
-}
-
-// CheckWrite explains an error that an image is the reason of.
-func (d imageDisk) CheckWrite() error { return d.spec.Explain(d.Store.CheckWrite()) }
-
-func (a *App) disk() imageDisk { return imageDisk{a.store, a.Image} }

@@ -37,22 +37,22 @@ func (a *App) describe() process.Info {
 func (a *App) checks(ctx context.Context) []server.Check {
 	return []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
+		{Name: "disk", Run: func(context.Context) error { return a.diskError() }},
 		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, a.nfs.Dial, local(a.address()).String()) }),
-		server.Shared("disk", func(context.Context) error { return a.disk().CheckWrite() }),
 	}
 }
 
 // findings are the checks of 'podnas doctor', with their last results.
 func (a *App) findings(ctx context.Context) *doctor.List {
 	return checkup.Findings(ctx, checkup.Config{
-		Process: a.info, Store: a.store, Disk: a.disk(), Endpoint: a.volumes.Endpoint, Claims: a.claims.findings,
+		Process: a.info, Store: a.store, Disk: a.store, Heartbeat: a.diskError, FullBelow: a.heartbeat.Full, Endpoint: a.volumes.Endpoint, Claims: a.claims.findings,
 		FailedSyncs: a.exports.Syncs.Failed.Load, Dial: a.nfs.Dial, Address: local(a.address()).String(),
 		NoNFS4: a.volumes.NoNFS4, StateLog: stateLogFailed(a.nfs.NFS4()), SharedNames: sharedNames(a.nfs.NFS4()), Cluster: a.clusterChecks(),
 	})
 }
 
 func (a *App) metrics(found *doctor.List) prometheus.Gatherer {
-	measured := metrics.Config{Process: a.info, Server: a.nfs, Exports: a.exports, Store: a.store, Findings: found, Log: a.Log}
+	measured := metrics.Config{Process: a.info, Server: a.nfs, Exports: a.exports, Store: a.store, Heartbeat: a.heartbeat, Findings: found, Log: a.Log}
 	if a.claims.reconciler != nil {
 		measured.Report = a.claims.reconciler.Report
 	}

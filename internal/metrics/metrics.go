@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
@@ -21,13 +22,14 @@ import (
 
 // Config is what New needs. All fields but Report are required.
 type Config struct {
-	Process  process.Info
-	Server   *server.Server
-	Exports  *exports.Table
-	Store    *volume.Store
-	Report   func() controller.Report // nil without a cluster
-	Findings *doctor.List
-	Log      *slog.Logger
+	Process   process.Info
+	Server    *server.Server
+	Exports   *exports.Table
+	Store     *volume.Store
+	Heartbeat *heartbeat.Heartbeat
+	Report    func() controller.Report // nil without a cluster
+	Findings  *doctor.List
+	Log       *slog.Logger
 }
 
 // New returns podnas's own collectors.
@@ -41,6 +43,7 @@ func New(cfg Config) []prometheus.Collector {
 		}),
 		newTimeLimited(cfg.Log, &store{cfg.Store, cfg.Report, cfg.Log}),
 		&findings{cfg.Findings},
+		&heart{cfg.Heartbeat},
 		&nfs{cfg.Server, cfg.Exports, cfg.Store.List},
 	)
 }

@@ -29,6 +29,8 @@ var (
 	diskInodesPromised = desc("disk_promised_inodes", "Sum of the file limits of all volumes, archived and retained ones too.")
 	diskUnanswered     = desc("disk_unanswered_seconds", "How long the disk has not answered the queries for metrics, otherwise 0. The metrics of the disk and of volumes' usage are missing meanwhile.")
 
+	diskHeartbeat = desc("disk_heartbeat_age_seconds", "Time since the beginning of the last write that the disk has confirmed. Up to about 1 is normal, from 5 on clients get no answers, from 30 on their connections are closed.")
+
 	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, snapshot, delete, and empty (removal of a deleted volume's files).", "operation")
 	failures   = desc("volume_operation_failures_total", "Failed operations on volumes. Most are retried, and each failure counts.", "operation")
 	snapshots  = desc("snapshots", "Complete snapshots of all volumes, deleted volumes too.")

@@ -32,7 +32,6 @@ func TestFullDisk(t *testing.T) {
 				testdisk.Fill(t, filepath.Join(disk, "filled"), what == "inodes")
 				mustDo(t, s.Close())
 				s, _ = open(t, disk)
-				mustDo(t, s.CheckWrite())
 				for _, name := range []string{"a", "b", "c"} {
 					for _, of := range []string{"archived-", "retained-", "deleted-"} {
 						if err := s.Delete(t.Context(), of+name); err != nil {

@@ -33,7 +33,6 @@ const (
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
 	ModesDir      = StateDir + "/modes"         // modes of files that are wider for a moment, kept by the server
 	lockFile      = StateDir + "/lock"
-	probeFile     = StateDir + "/probe"
 	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk
 	volumesDir    = StateDir + "/volumes"
 	archiveDir    = StateDir + "/archive"
@@ -334,20 +333,6 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 		return st, fmt.Errorf("statfs: %w", err)
 	}
 	return st, nil
-}
-
-// CheckWrite makes sure that the disk is writable. A full disk is no error,
-// because clients must be able to read and to delete.
-func (s *Store) CheckWrite() error {
-	f, err := s.state.MakeFile(path.Base(probeFile), os.O_WRONLY)
-	if err == nil {
-		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if statedir.IsFull(err) {
-		return nil
-	}
-	return err
 }
 
 // load repairs the state directory after a crash, and loads it. Nobody else has the Store yet.

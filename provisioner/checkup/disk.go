@@ -6,12 +6,16 @@
 package checkup
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/heartbeat"
+	"github.com/podnas/podnas/internal/latest"
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/internal/volume"
 )
@@ -19,7 +23,6 @@ import (
 // Disk is the part of *volume.Store that the checks need.
 type Disk interface {
 	Space() (volume.Space, error)
-	CheckWrite() error
 }
 
 // none is so little free space that it counts as none.
@@ -35,9 +38,6 @@ func fileSystem(root string) doctor.Result {
 
 func judgeFileSystem(m doctor.Mount) doctor.Result {
 	switch {
-	case m.Has("ro"):
-		return doctor.Fail("check the kernel's log (dmesg) of podnas's node: Linux makes a file system with errors read-only. Repair it and mount it again. If it is mounted read-only on purpose, mount it writable",
-			"%s is mounted read-only: nothing can be written", m)
 	case m.Type == "tmpfs" || m.Type == "ramfs":
 		return doctor.Warn("give podnas a disk: a claim or a directory of its node", "%s is in memory: all data is lost when it is unmounted", m)
 	case m.Type == "overlay":
@@ -50,12 +50,29 @@ func judgeFileSystem(m doctor.Mount) doctor.Result {
 	return doctor.Good("%s", m)
 }
 
-func writable(d Disk) doctor.Result {
-	if err := d.CheckWrite(); err != nil {
-		return doctor.Fail("check the kernel's log (dmesg) of podnas's node, and the backing disk. The pod is not ready until writing works again",
-			"it can't be written to: %v", err)
+// writable judges what the heartbeat says: why clients are not answered, or nil, and whether the disk has no room even
+// for what is overwritten.
+func writable(err error, full bool) doctor.Result {
+	const silent = "podnas is not ready and clients get no answers, as the disk may be lost"
+	var pending *latest.PendingError
+	var takeover *heartbeat.TakeoverError
+	switch {
+	case err == nil && full:
+		return doctor.Fail("give the storage below the file system more room: the thin pool, or the disk that has the image. Clients can read and delete meanwhile",
+			"it has no room even for a block that is overwritten")
+	case err == nil:
+		return doctor.Good("it can be written to")
+	case errors.As(err, &takeover):
+		return doctor.Warn("nothing: it takes seconds", "%v", err)
+	case errors.As(err, &pending):
+		return doctor.Fail("find out why the disk hangs: the kernel's log (dmesg) of podnas's node, and the storage below. When the disk answers, podnas does, too",
+			"%v: %s", err, silent)
+	case errors.Is(err, syscall.EROFS):
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node: Linux makes a file system with errors read-only. Repair it and mount it again. If it is mounted read-only on purpose, mount it writable",
+			"it is read-only: %s: %v", silent, err)
 	}
-	return doctor.Good("it can be written to")
+	return doctor.Fail("check the kernel's log (dmesg) of podnas's node, and the backing disk. A file system that has shut down must be mounted again: delete podnas's pod. Otherwise podnas goes on when the disk does",
+		"it can't be written to: %s: %v", silent, err)
 }
 
 func space(d Disk) doctor.Result {

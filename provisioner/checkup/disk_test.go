@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/heartbeat"
+	"github.com/podnas/podnas/internal/latest"
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
@@ -56,15 +60,6 @@ func want(t *testing.T, results []doctor.Result, check string, status doctor.Sta
 	t.Errorf("no check %q in %+v", check, results)
 }
 
-// removeWritten removes a folder in which the store is making its reserve meanwhile.
-func removeWritten(path string) error {
-	for {
-		if err := os.RemoveAll(path); !errors.Is(err, syscall.ENOTEMPTY) {
-			return err
-		}
-	}
-}
-
 // A real disk, broken in each of the ways that can be made here.
 func TestDisk(t *testing.T) {
 	for _, tt := range []struct {
@@ -90,15 +85,13 @@ func TestDisk(t *testing.T) {
 		{"a file was put aside", func(root string) error {
 			return os.WriteFile(filepath.Join(root, ".podnas/volumes/x.damaged-1"), nil, 0o600)
 		}, ".podnas/volumes/x.damaged-1", doctor.Warning, "put aside", "rm -r "},
-		{"writing fails", func(root string) error { return removeWritten(filepath.Join(root, ".podnas")) }, "disk", doctor.Failed, "can't be written", "dmesg"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			store, root := newStore(t)
-			mustDo(t, store.CheckWrite())
 			if tt.hurt != nil {
 				mustDo(t, tt.hurt(root))
 			}
-			results := run(t, Config{Store: store, Disk: store, Process: process.Info{Root: root}}, "file system", "disk", "space", "inodes", "damaged files", "secrets", "records")
+			results := run(t, Config{Store: store, Disk: store, Heartbeat: func() error { return nil }, FullBelow: func() bool { return false }, Process: process.Info{Root: root}}, "file system", "disk", "space", "inodes", "damaged files", "secrets", "records")
 			want(t, results, tt.check, tt.status, tt.says, tt.fix)
 			if tt.hurt == nil && doctor.Count(results, doctor.Failed) > 0 {
 				t.Errorf("a good disk: %+v", results)
@@ -128,10 +121,9 @@ type brokenDisk struct{}
 var errGone = errors.New("input/output error")
 
 func (brokenDisk) Space() (volume.Space, error) { return volume.Space{}, errGone }
-func (brokenDisk) CheckWrite() error            { return errGone }
 
 func TestBrokenDisk(t *testing.T) {
-	results := run(t, Config{Disk: brokenDisk{}, Process: process.Info{Root: filepath.Join(t.TempDir(), "nothing")}}, "file system", "disk", "space", "inodes")
+	results := run(t, Config{Disk: brokenDisk{}, Heartbeat: func() error { return errGone }, FullBelow: func() bool { return false }, Process: process.Info{Root: filepath.Join(t.TempDir(), "nothing")}}, "file system", "disk", "space", "inodes")
 	for _, check := range []string{"disk", "space", "inodes"} {
 		want(t, results, check, doctor.Failed, "input/output error", "dmesg")
 	}
@@ -152,7 +144,11 @@ func TestJudgeDisk(t *testing.T) {
 	}{
 		{"XFS", mount("xfs", "rw", "prjquota"), doctor.OK, "xfs (rw,prjquota)"},
 		{"ext4", mount("ext4", "rw"), doctor.OK, "ext4"},
-		{"read-only", mount("ext4", "rw", "ro"), doctor.Failed, "read-only"},
+		{"a beat is late", writable(&latest.PendingError{Since: time.Now().Add(-7 * time.Second)}, false), doctor.Failed, "no answer for 7s"},
+		{"read-only", writable(&fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}, false), doctor.Failed, "it is read-only"},
+		{"a lost reservation", writable(syscall.EBADE, false), doctor.Failed, "can't be written to"},
+		{"another podnas may answer", writable(&heartbeat.TakeoverError{Left: 4 * time.Second}, false), doctor.Warning, "clients are answered in 4s"},
+		{"full below", writable(nil, true), doctor.Failed, "no room even for"},
 		{"in memory", mount("tmpfs", "rw"), doctor.Warning, "in memory"},
 		{"of the container", mount("overlay", "rw"), doctor.Warning, "lost with the container"},
 		{"over NFS", mount("nfs4", "rw"), doctor.Warning, "not a local"},

@@ -16,10 +16,13 @@ import (
 
 // Config is what Findings needs. All fields but NoNFS4, SharedNames and Cluster are needed.
 type Config struct {
-	Process  process.Info
-	Store    *volume.Store
-	Disk     Disk // Store, or what explains its errors
-	Endpoint provisioner.Endpoint
+	Process process.Info
+	Store   *volume.Store
+	Disk    Disk // Store
+	// Heartbeat returns why the disk is not known to be ours, or nil, and FullBelow whether it has no room even in place.
+	Heartbeat func() error
+	FullBelow func() bool
+	Endpoint  provisioner.Endpoint
 	// Claims returns the findings about claims: Reconciler.Claims of package controller, or
 	// Runner.Findings of package standalone.
 	Claims func() []doctor.Result
@@ -56,7 +59,7 @@ func (cfg *Config) checks(running context.Context) []doctor.Check {
 	p := &cfg.Process
 	checks := []doctor.Check{
 		{Source: "disk", Name: "file system", Every: rarely, Run: one(func() doctor.Result { return fileSystem(p.Root) })},
-		{Source: "disk", Name: "disk", Run: one(func() doctor.Result { return writable(cfg.Disk) })},
+		{Source: "disk", Name: "disk", Live: true, Run: one(func() doctor.Result { return writable(cfg.Heartbeat(), cfg.FullBelow()) })},
 		{Source: "disk", Name: "space", Live: true, Run: one(func() doctor.Result { return space(cfg.Disk) })},
 		{Source: "disk", Name: "inodes", Live: true, Run: one(func() doctor.Result { return inodes(cfg.Disk) })},
 		{Source: "disk", Name: "damaged files", Every: rarely, Run: some(func() []doctor.Result { return aside(p.Root) })},

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
@@ -54,6 +57,7 @@ type listener struct {
 	peers  *oncrpc.Peers
 	budget *oncrpc.Budget
 	full   rate.Sometimes // logs too many connections
+	beats  *heartbeat.Heartbeat
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -110,8 +114,8 @@ func (l *listener) enter(c *conn) error {
 	return nil
 }
 
-// hurry ends stuck connections that hold much memory while others wait for some,
-// until ctx ends.
+// hurry ends stuck connections that hold much memory while others wait for some, and all when the disk is lost, until
+// ctx ends.
 func (l *listener) hurry(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -120,6 +124,9 @@ func (l *listener) hurry(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			if l.beats.Lost() {
+				l.closeAll()
+			}
 			l.mu.Lock()
 			for c := range l.conns {
 				activity, since := c.Activity()
@@ -129,6 +136,16 @@ func (l *listener) hurry(ctx context.Context) {
 			}
 			l.mu.Unlock()
 		}
+	}
+}
+
+// closeAll closes all connections, those too whose call hangs on the disk.
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.conns))
+	l.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close() // what is not written is lost
 	}
 }
 
@@ -262,6 +279,9 @@ func (c *conn) next() error {
 		b, at := rpc.BeginRecord(nil)
 		b = reply.Append(b)
 		rpc.EndRecord(b, at)
+		if err := c.listener.beats.Wait(c.ended); err != nil {
+			return err
+		}
 		if _, err := c.Conn.Write(b); err != nil {
 			return err
 		}
@@ -334,11 +354,13 @@ func (c *conn) answered() bool {
 	return !c.broken
 }
 
-// Write sends a piece of a reply. The library calls it from its own goroutine.
-func (c *conn) Write(p []byte) (int, error) {
-	c.become(oncrpc.Stuck) // if the client does not read
-	c.listener.deadline(c.SetWriteDeadline, writeTimeout)
-	n, err := c.Conn.Write(p)
+// Write sends a piece of a reply, when the disk is known to have been ours. The library calls it from its own goroutine.
+func (c *conn) Write(p []byte) (n int, err error) {
+	if err = c.listener.beats.Wait(c.ended); err == nil {
+		c.become(oncrpc.Stuck) // if the client does not read
+		c.listener.deadline(c.SetWriteDeadline, writeTimeout)
+		n, err = c.Conn.Write(p)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -35,6 +35,7 @@ import (
 	nfs "github.com/willscott/go-nfs"
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
@@ -46,13 +47,15 @@ import (
 type Engine struct {
 	handler *handler
 	stats   *stats.Server
+	beats   *heartbeat.Heartbeat
 	log     *slog.Logger
 }
 
-// New returns an engine. The table may change while it serves. slow logs slow calls,
-// and may be nil.
-func New(table *exports.Table, key *locate.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
+// New returns an engine. The table may change while it serves. slow logs slow calls, beats say when replies may be
+// sent, and both may be nil.
+func New(table *exports.Table, key *locate.Key, slow *stats.SlowLog, beats *heartbeat.Heartbeat, log *slog.Logger) *Engine {
 	return &Engine{
+		beats:   beats,
 		handler: &handler{table: table, key: key, opener: inode.NewOpener(table, key, log)},
 		stats:   stats.New(procedureNames(), slow),
 		log:     log,
@@ -72,7 +75,7 @@ func (e *Engine) Opener() *inode.Opener { return e.handler.opener }
 // after the reply to its current call. Call it once.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	guarded := &listener{
-		Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
+		Listener: l, log: e.log, beats: e.beats, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
 		peers: oncrpc.NewPeers(), budget: oncrpc.NewBudget(), full: rate.Sometimes{Interval: 10 * time.Second},
 	}
 	go guarded.hurry(ctx)

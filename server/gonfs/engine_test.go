@@ -44,7 +44,7 @@ func (i *instance) start(t *testing.T) {
 	i.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	engine := gonfs.New(i.table, locate.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
+	engine := gonfs.New(i.table, locate.NewKey(i.key), nil, nil, slog.New(slog.DiscardHandler))
 	go func() {
 		served <- engine.Serve(ctx, l)
 		close(served) // who stops once more does not wait

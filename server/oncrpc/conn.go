@@ -354,19 +354,26 @@ func (c *conn) flush() {
 	c.writing = false
 }
 
-// write writes a batch of replies, and calls of the server's own. After an error it closes
-// the connection.
+// write writes a batch of replies, and calls of the server's own, when the disk is known to have been ours while they
+// were executed. After an error it closes the connection.
 func (c *conn) write(batch []*Call, asks [][]byte) error {
+	err := c.server.beats.Wait(c.closed)
+	if err == nil {
+		err = c.writeNow(batch, asks)
+	}
+	if err != nil {
+		c.gone.Store(true)
+		_ = c.Close() // wakes the reading goroutine
+	}
+	return err
+}
+
+func (c *conn) writeNow(batch []*Call, asks [][]byte) error {
 	c.writes.begin(waitWrite)
 	defer c.writes.end()
 	c.pieces = append(c.pieces[:0], asks...)
 	for _, call := range batch {
 		c.pieces = append(c.pieces, call.Reply)
 	}
-	err := c.WriteAll(c.pieces)
-	if err != nil {
-		c.gone.Store(true)
-		_ = c.Close() // wakes the reading goroutine
-	}
-	return err
+	return c.WriteAll(c.pieces)
 }

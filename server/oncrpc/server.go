@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/socket"
@@ -83,6 +84,8 @@ type ServerConfig struct {
 	SlowLog  *stats.SlowLog // nil: slow calls are not logged
 	Log      *slog.Logger
 	Closed   func(Conn) // called when a connection has ended; nil: nobody is told
+	// Heartbeat says when replies may be sent; nil: always.
+	Heartbeat *heartbeat.Heartbeat
 }
 
 // Server answers the calls of RPC clients over TCP.
@@ -91,6 +94,7 @@ type Server struct {
 	stats    *stats.Server
 	log      *slog.Logger
 	closed   func(Conn)
+	beats    *heartbeat.Heartbeat
 	limits   limits
 	budget   *Budget
 	buffers  buffers
@@ -130,6 +134,7 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		stats:    stats.New(names, cfg.SlowLog),
 		log:      cfg.Log,
 		closed:   cfg.Closed,
+		beats:    cfg.Heartbeat,
 		limits:   limits,
 		drained:  make(chan struct{}),
 		budget:   newBudget(limits.totalBytes, limits.connBytes),

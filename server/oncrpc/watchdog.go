@@ -117,7 +117,12 @@ func (s *Server) endWaits(now time.Time) {
 	hurried := s.limits
 	hurried.record /= Hurry
 	hurried.write /= Hurry
+	lost := s.beats.Lost()
 	for c := range s.conns {
+		if lost { // a call that hangs on the disk has no reply that would be held
+			_ = c.Close()
+			continue
+		}
 		l := &s.limits
 		if s.budget.Scarce(c.holding) {
 			l = &hurried
