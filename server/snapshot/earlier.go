@@ -21,9 +21,6 @@ type earlier struct {
 	root      *os.File
 	file      *os.File // the catalogue
 	catalogue *catalogue
-
-	above     uint64 // the directory of which pathAbove is the path
-	pathAbove string
 }
 
 // open opens it for a snapshot of a moment. Without one, and if it can't be read, it returns nil.
@@ -58,6 +55,14 @@ func (e *earlier) close() {
 	}
 }
 
+// earlierDirs finds the directories of an earlier snapshot, for one goroutine.
+type earlierDirs struct {
+	of *earlier // nil: none
+
+	above     uint64 // the directory of which pathAbove is the path
+	pathAbove string
+}
+
 // earlierDir is a directory of an earlier snapshot.
 type earlierDir struct {
 	dir   *os.File // O_PATH
@@ -66,18 +71,18 @@ type earlierDir struct {
 
 // directory opens what the snapshot has of a directory of the volume, wherever that was then. It returns nil if there is
 // nothing, or it can't be read.
-func (e *earlier) directory(inode uint64) *earlierDir {
-	if e == nil {
+func (e *earlierDirs) directory(inode uint64) *earlierDir {
+	if e.of == nil {
 		return nil
 	}
-	b, err := e.catalogue.directory(inode)
+	b, err := e.of.catalogue.directory(inode)
 	if err != nil {
 		return nil
 	}
 	at := "."
 	if b.above != 0 {
 		if e.above != b.above {
-			if e.pathAbove, err = e.catalogue.path(b.above); err != nil {
+			if e.pathAbove, err = e.of.catalogue.path(b.above); err != nil {
 				e.above = 0
 				return nil
 			}
@@ -85,7 +90,7 @@ func (e *earlier) directory(inode uint64) *earlierDir {
 		}
 		at = path.Join(e.pathAbove, b.name)
 	}
-	dir, err := tree.OpenDirIn(e.root, at)
+	dir, err := tree.OpenDirIn(e.of.root, at)
 	if err != nil {
 		return nil
 	}

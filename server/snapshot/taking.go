@@ -41,6 +41,9 @@ type taking struct {
 	// captured has the inodes that need nothing more: they were captured, or made since the cut.
 	// +checklocks:mu
 	captured tree.Inodes
+	// counted has the files with several names whose bytes are counted.
+	// +checklocks:mu
+	counted tree.Inodes
 	// claims has the inodes that somebody captures. The channel is closed at the end; nil: nobody waits.
 	// +checklocks:mu
 	claims map[uint64]chan struct{}
@@ -126,6 +129,17 @@ func (t *taking) made(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.captured.Add(inode)
+}
+
+// counts reports whether a file is asked for the first time.
+func (t *taking) counts(inode uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counted.Has(inode) {
+		return false
+	}
+	t.counted.Add(inode)
+	return true
 }
 
 func (t *taking) moves(file disk.FileID) {

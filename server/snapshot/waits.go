@@ -17,7 +17,7 @@ type waits struct {
 
 // slowPlace is where a slow file is.
 type slowPlace struct {
-	dir  int    // in walk.dirs
+	dir  int    // in walk.queue
 	name string // "": the walk has not found it yet
 }
 
