@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -169,4 +170,24 @@ func report(b *testing.B, what string, all []write) {
 	b.ReportMetric(ms(all[len(all)/2]), what+"-write-p50-ms")
 	b.ReportMetric(ms(all[len(all)*99/100]), what+"-write-p99-ms")
 	b.ReportMetric(ms(all[len(all)-1]), what+"-write-longest-ms")
+}
+
+// BenchmarkGate is what a change pays while no snapshot is taken, on one processor and on several.
+//
+//	go test -run '^$' -bench Gate -cpu 1,2 ./server/snapshot
+func BenchmarkGate(b *testing.B) {
+	var v snapshot.Volume
+	var turn atomic.Int64
+	b.RunParallel(func(p *testing.PB) {
+		file := disk.NewFileID([]byte{byte(turn.Add(1))})
+		for p.Next() {
+			entered, err := v.Enter(&file)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			v.Before(&file)
+			v.Leave(entered)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -267,36 +268,53 @@ func TestReplacedWhileOpen(t *testing.T) {
 	})
 }
 
-// A file is written, cut to some size, and made longer by a hole, in turns.
+// Two files are written, cut to some size, made longer by a hole, and emptied, each step first in one and then in the other.
 func TestTruncated(t *testing.T) {
 	testdisk.Sharing(t, func(t *testing.T, on string) {
 		v := newVolume(t, on)
 		dirs := v.mkdirs(t, 4)
 		const long, short = 64 << 10, 5000
+		x := func(n int) string { return strings.Repeat("x", n) }
+		states := []string{x(long), x(short), x(short) + strings.Repeat("\x00", long-short), ""}
 		var all []func(*rand.Rand) error
-		for _, dir := range dirs {
-			id, err := v.create(dir, "f")
-			mustDo(t, err)
+		for i := range dirs {
+			var pair [2]disk.FileID
+			for n, dir := range []int{i, (i + 1) % len(dirs)} {
+				var err error
+				pair[n], err = v.create(dirs[dir], fmt.Sprint("f", i))
+				mustDo(t, err)
+			}
 			all = append(all, func(*rand.Rand) error {
-				as := actas.AsProcess()
-				return v.withWrite(id, func(f *inode.File) error {
-					_, _, err := f.WriteAt([]byte(strings.Repeat("x", long)), 0)
-					return errors.Join(err, f.Truncate(as, short), f.Truncate(as, long), f.Truncate(as, 0))
-				})
+				for _, state := range states {
+					for _, id := range pair {
+						err := v.withWrite(id, func(f *inode.File) error {
+							if state == states[0] {
+								_, _, err := f.WriteAt([]byte(state), 0)
+								return err
+							}
+							return f.Truncate(actas.AsProcess(), uint64(len(state)))
+						})
+						if err != nil {
+							return err
+						}
+					}
+				}
+				return nil
 			})
-		}
-		allowed := map[string]bool{
-			"":                        true,
-			strings.Repeat("x", long): true, strings.Repeat("x", short): true,
-			strings.Repeat("x", short) + strings.Repeat("\x00", long-short): true,
 		}
 		clients(t, func() {
 			v.each(t, func(tree string) {
 				for i := range dirs {
-					b, err := os.ReadFile(filepath.Join(tree, fmt.Sprint("d", i), "f"))
-					mustDo(t, err)
-					if !allowed[string(b)] {
-						t.Errorf("file %d has %d bytes, of which %d are data", i, len(b), strings.Count(string(b), "x"))
+					var at [2]int
+					for n, dir := range []int{i, (i + 1) % len(dirs)} {
+						b, err := os.ReadFile(filepath.Join(tree, fmt.Sprint("d", dir), fmt.Sprint("f", i)))
+						mustDo(t, err)
+						if at[n] = slices.Index(states, string(b)); at[n] < 0 {
+							t.Errorf("file %d has %d bytes, of which %d are data", i, len(b), strings.Count(string(b), "x"))
+						}
+					}
+					if ahead := (at[0] - at[1] + len(states)) % len(states); ahead > 1 {
+						t.Errorf("files %d are %d steps from each other", i, ahead)
 					}
 				}
 			})
