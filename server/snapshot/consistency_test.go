@@ -471,6 +471,7 @@ func TestNoRoomForClones(t *testing.T) {
 			ids = append(ids, id)
 		}
 		writer := func(r *rand.Rand) error { return v.write(ids[r.IntN(files)], "CONTENT", 0) }
+		all := slices.Repeat([]func(*rand.Rand) error{writer}, 4)
 		clients(t, func() {
 			for range testdisk.Rounds(3, 20) {
 				if _, err := v.take(new(snapshot.Progress)); !errors.Is(err, syscall.ENOSPC) {
@@ -481,7 +482,7 @@ func TestNoRoomForClones(t *testing.T) {
 				}
 				mustDo(t, os.RemoveAll(filepath.Join(v.work, fmt.Sprint(v.taken))))
 			}
-		}, writer, writer, writer, writer)
+		}, all...)
 		mustDo(t, os.RemoveAll(filepath.Join(v.dir, "d0")))
 		mustDo(t, os.RemoveAll(filepath.Join(v.dir, "d1")))
 		tree, err := v.take(new(snapshot.Progress))
