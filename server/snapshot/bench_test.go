@@ -23,7 +23,7 @@ import (
 
 // BenchmarkTake takes two snapshots of a volume with FILES files in the folder DISK, which is on an XFS or btrfs, while four
 // writers write 4 KiB to files that they draw, of a hundredth of all. It reports how long a snapshot takes, what it takes of the disk, how long a write takes
-// beside it and alone, and how long one that met the cut did. With DIRTY MiB, so much is written and not synced before each snapshot.
+// beside it and alone, how long one that met the cut did, and how long one waited for the file to be captured. With DIRTY MiB, so much is written and not synced before each snapshot.
 //
 // With CP=1, cp(1) clones the files instead, twice, so that the writes tell what the file system makes of it.
 //
@@ -82,6 +82,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 		}
 		b.ReportMetric(float64(pause.Microseconds())/1000, which+"-pause-ms")
+		b.ReportMetric(float64(p.Waited.Load())/1e6, which+"-captured-longest-ms")
 		b.ReportMetric(float64(p.Linked.Load()), which+"-linked")
 		nowBlocks, nowInodes := used(b, dir)
 		b.ReportMetric(float64(nowBlocks-blocks)/(1<<20), which+"-MiB")
