@@ -51,9 +51,12 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 	}
 	defer t.objects.Close() // only read from
 	defer t.end()
-	// What is dirty is written before, not by the first clone of each file, while its writer waits.
-	if err := tree.SyncAll(files.Root); err != nil {
-		return err
+	// What is dirty is written before, not by the first clone of each file, while its writer waits. The second sync is for what
+	// was written during the first, which may take seconds.
+	for range 2 {
+		if err := tree.SyncAll(files.Root); err != nil {
+			return err
+		}
 	}
 	at, err := v.cut(ctx, t)
 	if err != nil {
