@@ -51,11 +51,11 @@ func clients(t *testing.T, meanwhile func(), all ...func(r *rand.Rand) error) {
 	meanwhile()
 }
 
-// each takes snapshots, and checks each of them. Every fifth comes when files may be linked.
+// each takes snapshots, and checks each of them. One in ten comes when files may be linked.
 func (v *volume) each(t *testing.T, check func(tree string)) {
 	t.Helper()
 	for round := range testdisk.Rounds(6, 50) {
-		if round%5 == 4 {
+		if round%10 == 4 {
 			time.Sleep(age)
 		}
 		tree, err := v.take(new(snapshot.Progress))
@@ -400,6 +400,9 @@ func TestLargeDirectory(t *testing.T) {
 		v := newVolume(t, on)
 		dir := v.mkdirs(t, 1)[0]
 		files := testdisk.Rounds(5000, 100_000)
+		if strings.HasSuffix(t.Name(), "btrfs") {
+			files = min(files, 20_000) // it is smaller
+		}
 		for i := range files {
 			mustDo(t, os.WriteFile(filepath.Join(v.dir, "d0", fmt.Sprint("f", i)), nil, 0o644))
 		}
@@ -449,6 +452,8 @@ func TestLargeDirectory(t *testing.T) {
 				if len(seen) != files || made > 1 {
 					t.Errorf("there are %d of %d files, and %d new ones", len(seen), files, made)
 				}
+				v.last = nil // the disk has room for one
+				mustDo(t, os.RemoveAll(filepath.Dir(tree)))
 			}
 		}, all...)
 	})
@@ -486,6 +491,11 @@ func TestNoRoomForClones(t *testing.T) {
 		mustDo(t, os.RemoveAll(filepath.Join(v.dir, "d0")))
 		mustDo(t, os.RemoveAll(filepath.Join(v.dir, "d1")))
 		tree, err := v.take(new(snapshot.Progress))
+		for began := time.Now(); errors.Is(err, syscall.ENOSPC) && time.Since(began) < 20*time.Second; { // XFS frees inodes later
+			mustDo(t, os.RemoveAll(filepath.Join(v.work, fmt.Sprint(v.taken))))
+			time.Sleep(100 * time.Millisecond)
+			tree, err = v.take(new(snapshot.Progress))
+		}
 		mustDo(t, err)
 		if b, err := os.ReadFile(filepath.Join(tree, "d3", "f3")); err != nil || !strings.EqualFold(string(b), "content") {
 			t.Errorf("afterwards: %q, %v", b, err)
