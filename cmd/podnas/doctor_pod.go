@@ -1,11 +1,7 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podnas/podnas/provisioner/checkup"
 )
@@ -32,8 +28,7 @@ const doctorPodExamples = `  # Why does podnas not start?
     ghcr.io/podnas/podnas:v0.1.0-dev doctor pod`
 
 func newDoctorPodCommand() *cobra.Command {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules() // $KUBECONFIG, ~/.kube/config, else as a pod
-	var overrides clientcmd.ConfigOverrides
+	var from outsideFlags
 	var outside checkup.Outside
 	var output string
 	cmd := &cobra.Command{
@@ -46,14 +41,11 @@ func newDoctorPodCommand() *cobra.Command {
 			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
 				return err
 			}
-			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides).ClientConfig()
-			if err != nil {
-				return fmt.Errorf("find the API server (--kubeconfig, --context): %w", err)
+			var err error
+			if outside.Client, err = from.client(); err != nil {
+				return err
 			}
-			config.UserAgent = "podnas/" + version
-			if outside.Client, err = kubernetes.NewForConfig(config); err != nil {
-				return fmt.Errorf("find the API server: %w", err)
-			}
+			outside.Namespace, outside.Name = from.namespace, from.name
 			results, down := outside.Look(cmd.Context())
 			found := tell(cmd, output, map[string]any{"checks": results}, results)
 			if down {
@@ -64,10 +56,7 @@ func newDoctorPodCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&outside.Namespace, "namespace", "n", "podnas", "namespace of podnas")
-	f.StringVar(&outside.Name, "name", "podnas", "name of its StatefulSet; with the chart, the release name if that contains podnas,\nelse RELEASE-podnas")
-	f.StringVar(&rules.ExplicitPath, "kubeconfig", "", "kubeconfig file for the API server; default: $KUBECONFIG,\n~/.kube/config, else the ServiceAccount of the pod")
-	f.StringVar(&overrides.CurrentContext, "context", "", "context in that file; default: the current one")
+	from.add(f)
 	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }

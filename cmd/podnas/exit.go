@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/failover"
 	"github.com/podnas/podnas/provisioner/remote"
 )
 
@@ -33,11 +34,13 @@ func exitCode(err error) int {
 		inUse     *inUseError
 		inPod     *remote.ExitError
 		noPod     *remote.NotRunningError
+		refused   *failover.RefusedError
+		nobody    *failover.NobodyError
 	)
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &nobody):
 		return exitUsage
 	case errors.As(err, &inPod):
 		return inPod.Code
@@ -45,7 +48,7 @@ func exitCode(err error) int {
 		return exitNotRunning
 	case errors.As(err, &warnings):
 		return exitWarnings
-	case errors.As(err, &inUse):
+	case errors.As(err, &inUse), errors.As(err, &refused):
 		return exitRefused
 	case !errors.As(err, &said):
 		return exitFailed

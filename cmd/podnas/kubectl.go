@@ -38,8 +38,8 @@ const pluginLong = `Manage podnas in a cluster from your own machine.
 
 'kubectl podnas' finds podnas's pod by your kubeconfig, and runs podnas's commands there, as 'kubectl
 exec -n podnas podnas-0 -- podnas ...' does: volume, snapshot, client, doctor and mounted. What they
-print comes back, and so does their exit code. 'doctor mount', 'doctor pod', 'bench' and 'version' run on this
-machine: the first and bench need a network on which it reaches podnas's address.
+print comes back, and so does their exit code. 'doctor mount', 'doctor pod', 'failover', 'bench' and 'version' run on
+this machine: the first and bench need a network on which it reaches podnas's address.
 
 It is the binary podnas under another name, and runs on Linux; elsewhere kubectl exec does the same.
 To install it, copy it out of the image, or build it:

@@ -1,0 +1,162 @@
+// Package failover brings podnas up on another node when the one that it runs on is dead: 'podnas failover'. Kubernetes alone
+// does not: it starts no second pod of a StatefulSet, and detaches no disk, while it can't know whether the first one still
+// writes. A person can, and says so here.
+//
+// Run looks first, and changes nothing if it refuses (look.go, disk.go). Then it sets the taint node.kubernetes.io/out-of-service,
+// with which Kubernetes detaches the node's volumes, deletes podnas's pod there, and tells what the next pod waits for
+// (watch.go). Each step may have been done before: a failover that was interrupted is gone on with. End takes the taint away when
+// the node is back (end.go).
+package failover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+)
+
+// bootAnnotation is on a node that Run has tainted: the boot of it that was given up.
+const bootAnnotation = "podnas.io/failed-over-boot"
+
+// Failover is of one podnas, from one node. It uses the rights of the caller.
+type Failover struct {
+	Client          kubernetes.Interface
+	Namespace, Name string // of the StatefulSet
+	Node            string
+	// IsOff means that the caller knows that the node is off.
+	IsOff bool
+	// Ask asks a person a question, and returns nil if the answer is yes. Nil: nobody is there.
+	Ask func(question string) error
+	// Say tells what happens.
+	Say func(format string, args ...any)
+}
+
+// RefusedError says why nothing was changed, and what to do instead.
+type RefusedError struct{ Says, Fix string }
+
+func (e *RefusedError) Error() string { return e.Says + "\n  to do: " + e.Fix }
+
+// NobodyError means that there was nobody to ask whether the node is off.
+type NobodyError struct{ Node string }
+
+func (e *NobodyError) Error() string {
+	return "nobody is here to say whether " + e.Node + " is off; if you know that it is, use --it-is-off"
+}
+
+// Run fails podnas over, and returns when it serves again. Its errors are a *RefusedError or a *NobodyError if nothing was changed.
+func (f *Failover) Run(ctx context.Context) error {
+	s, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if s.pod == nil {
+		f.Say("A failover from %s was begun before", f.Node)
+		return f.watch(ctx, began)
+	}
+	if err := f.sure(s); err != nil {
+		return err
+	}
+	if s.node == nil {
+		f.Say("There is no node %s any more, so it gets no taint", f.Node)
+	} else if err := f.taint(ctx); err != nil {
+		return err
+	}
+	if err := f.deletePod(ctx, s.pod); err != nil {
+		return err
+	}
+	return f.watch(ctx, began)
+}
+
+// sure is nil if somebody says that the node is off.
+func (f *Failover) sure(s *state) error {
+	if f.IsOff {
+		return nil
+	}
+	if f.Ask == nil {
+		return &NobodyError{f.Node}
+	}
+	question := fmt.Sprintf("podnas %s/%s runs on %s, %s.\n%s\nAll pods of %[3]s are deleted, and its volumes detached.\nIs %[3]s off? [y/N] ",
+		f.Namespace, f.Name, f.Node, s.heard, s.disk.says)
+	if err := f.Ask(question); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return nil
+}
+
+// outOfService is the taint by which Kubernetes is told that a node is off.
+func outOfService() v1.Taint {
+	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
+}
+
+func (f *Failover) taint(ctx context.Context) error {
+	nodes := f.Client.CoreV1().Nodes()
+	was := false
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if was = tainted(node); was {
+			return nil
+		}
+		node.Spec.Taints = append(node.Spec.Taints, outOfService())
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, bootAnnotation, node.Status.NodeInfo.BootID)
+		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	switch {
+	case err != nil:
+		return f.denied("set the taint "+v1.TaintNodeOutOfService, "get and update nodes", err)
+	case was:
+		f.Say("%s has the taint %s already", f.Node, v1.TaintNodeOutOfService)
+	default:
+		f.Say("%s has the taint %s now: Kubernetes detaches its volumes", f.Node, v1.TaintNodeOutOfService)
+	}
+	return nil
+}
+
+// deletePod deletes podnas's pod, without waiting for the node's kubelet.
+func (f *Failover) deletePod(ctx context.Context, pod *v1.Pod) error {
+	at := int64(0)
+	err := f.Client.CoreV1().Pods(f.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &at, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+	})
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // Kubernetes was faster
+	case err != nil:
+		return f.denied("delete pod "+pod.Name, "delete pods", err)
+	}
+	f.Say("Pod %s on %s is deleted", pod.Name, f.Node)
+	return nil
+}
+
+// denied is an error of the API server.
+func (f *Failover) denied(what, right string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%s: you lack the right to %s: %w", what, right, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func tainted(node *v1.Node) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == v1.TaintNodeOutOfService {
+			return true
+		}
+	}
+	return false
+}
+
+// errNoSet says which podnas there is not.
+func (f *Failover) errNoSet() error {
+	return &RefusedError{
+		fmt.Sprintf("there is no StatefulSet %s in namespace %s", f.Name, f.Namespace),
+		"name it with --name and --namespace; kubectl get statefulsets -A -l app.kubernetes.io/name=podnas finds it",
+	}
+}

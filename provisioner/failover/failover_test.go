@@ -1,0 +1,300 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/podnas/podnas/provisioner/failover"
+)
+
+// world is a cluster with two nodes, and podnas's pod on the first.
+type world struct {
+	set    *appsv1.StatefulSet
+	pod    *v1.Pod
+	claim  *v1.PersistentVolumeClaim
+	pv     *v1.PersistentVolume
+	dead   *v1.Node
+	others []runtime.Object
+}
+
+func newWorld() *world {
+	meta := metav1.ObjectMeta{Namespace: "podnas", Name: "podnas"}
+	w := &world{
+		set: &appsv1.StatefulSet{ObjectMeta: meta},
+		pod: pod("dead", false),
+		claim: &v1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "podnas", Name: "disk-podnas-0"}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: "disk"},
+		},
+		pv:   &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}},
+		dead: node("dead", v1.ConditionUnknown, "boot-1"),
+	}
+	w.pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io"}
+	w.others = []runtime.Object{node("alive", v1.ConditionTrue, "boot-2")}
+	return w
+}
+
+func pod(node string, ready bool) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "podnas", Name: "podnas-0", UID: types.UID("on-" + node)}, Spec: v1.PodSpec{
+		NodeName: node,
+		Volumes: []v1.Volume{{Name: "disk", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "disk-podnas-0"},
+		}}},
+		Containers: []v1.Container{{Name: "podnas", VolumeMounts: []v1.VolumeMount{{Name: "disk", MountPath: "/export"}}}},
+	}}
+	status := v1.ConditionFalse
+	if ready {
+		status = v1.ConditionTrue
+	}
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: status}}
+	return p
+}
+
+func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{
+		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
+		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-90 * time.Second)), Message: "container runtime is down"}},
+	}}
+}
+
+// client has the objects that are there.
+func (w *world) client() *fake.Clientset {
+	var objects []runtime.Object
+	if w.set != nil {
+		objects = append(objects, w.set)
+	}
+	if w.pod != nil {
+		objects = append(objects, w.pod)
+	}
+	if w.dead != nil {
+		objects = append(objects, w.dead)
+	}
+	return fake.NewClientset(append(append(objects, w.claim, w.pv), w.others...)...)
+}
+
+func tainted(n *v1.Node) *v1.Node {
+	n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}
+	return n
+}
+
+// What does no good or harm is refused, and nothing is changed.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		says   []string
+	}{
+		"no podnas":            {func(w *world) { w.set = nil }, []string{"no StatefulSet podnas in namespace podnas", "--namespace"}},
+		"scaled down":          {func(w *world) { none := int32(0); w.set.Spec.Replicas = &none }, []string{"scaled to 0", "--replicas=1"}},
+		"no such node":         {func(w *world) { w.dead = nil; w.pod.Spec.NodeName = "alive" }, []string{"there is no node dead"}},
+		"a node that is Ready": {func(w *world) { w.dead = node("dead", v1.ConditionTrue, "b") }, []string{"dead is Ready", "90s", "kubectl cordon dead"}},
+		"another node":         {func(w *world) { w.pod = pod("alive", true) }, []string{"does not run on dead", "runs on alive, and is ready"}},
+		"another dead node": {func(w *world) {
+			w.pod.Spec.NodeName = "dead-too"
+			w.others = append(w.others, node("dead-too", v1.ConditionUnknown, "b"))
+		}, []string{"does not run on dead", "podnas failover dead-too"}},
+		"no pod, and no taint": {func(w *world) { w.pod = nil }, []string{"does not run on dead", "no pod"}},
+		"a disk in the node, local": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
+		}, []string{"disk is in node dead", "PersistentVolume disk", "/disk", "repair the node"}},
+		"a disk in the node, a folder": {func(w *world) {
+			w.pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}
+		}, []string{"disk is in node dead", "/srv"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			c.change(w)
+			client := w.client()
+			f := of(t, client)
+			f.IsOff = true
+			err := f.Run(t.Context())
+			var refused *failover.RefusedError
+			if !errors.As(err, &refused) || refused.Fix == "" {
+				t.Fatalf("it ends with %v, want a refusal with what to do", err)
+			}
+			contains(t, err.Error(), c.says...)
+			unchanged(t, client)
+		})
+	}
+}
+
+// What is asked says what the disk does, and without an answer nothing is done.
+func TestAsked(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		says   []string
+	}{
+		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 90s ago"}},
+		"Rook":                  {func(w *world) { w.pv.Spec.CSI.Driver = "rook-ceph.rbd.csi.ceph.com" }, []string{"Ceph blocks the old node"}},
+		"a driver nobody knows": {func(w *world) { w.pv.Spec.CSI.Driver = "example.com" }, []string{"example.com", "NOTHING keeps the old node"}},
+		"iSCSI": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
+		}, []string{"iSCSI", "NOTHING keeps the old node", "destroy it"}},
+		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
+		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			c.change(w)
+			client := w.client()
+			f := of(t, client)
+			no := errors.New("no")
+			f.Ask = func(question string) error {
+				contains(t, question, append(c.says, "Is dead off? [y/N] ", "All pods of dead are deleted")...)
+				return no
+			}
+			if err := f.Run(t.Context()); !errors.Is(err, no) {
+				t.Errorf("it ends with %v", err)
+			}
+			unchanged(t, client)
+		})
+	}
+	client := newWorld().client()
+	var nobody *failover.NobodyError
+	if err := of(t, client).Run(t.Context()); !errors.As(err, &nobody) || !strings.Contains(err.Error(), "--it-is-off") {
+		t.Errorf("with nobody to ask: %v", err)
+	}
+	unchanged(t, client)
+}
+
+// A failover is gone on with wherever it was interrupted.
+func TestInterrupted(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"before it began":           func(*world) {},
+		"after the taint":           func(w *world) { tainted(w.dead) },
+		"after the pod":             func(w *world) { tainted(w.dead); w.pod = nil },
+		"after its end":             func(w *world) { tainted(w.dead); w.pod = pod("alive", true) },
+		"while the next one starts": func(w *world) { tainted(w.dead); w.pod = pod("alive", false) },
+		"with a node that is gone":  func(w *world) { w.dead = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			change(w)
+			client := w.client()
+			f := of(t, client)
+			f.IsOff = true
+			go nextPod(t.Context(), client)
+			var said strings.Builder
+			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+			if err := f.Run(t.Context()); err != nil {
+				t.Fatalf("%v\n%s", err, &said)
+			}
+			contains(t, said.String(), "podnas serves again, on alive", "podnas failover dead --over")
+			if w.dead == nil {
+				return
+			}
+			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+			if err != nil || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != v1.TaintNodeOutOfService {
+				t.Errorf("the node has the taints %v, %v", n.Spec.Taints, err)
+			}
+		})
+	}
+}
+
+// nextPod does what the StatefulSet's controller and a kubelet do.
+func nextPod(ctx context.Context, client *fake.Clientset) {
+	for ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		pods := client.CoreV1().Pods("podnas")
+		switch p, err := pods.Get(ctx, "podnas-0", metav1.GetOptions{}); {
+		case err != nil:
+			_, _ = pods.Create(ctx, pod("alive", false), metav1.CreateOptions{})
+		case p.Spec.NodeName == "alive":
+			_, _ = pods.Update(ctx, pod("alive", true), metav1.UpdateOptions{})
+			return
+		}
+	}
+}
+
+// When no node takes the pod, it says so until the time is over.
+func TestNoOtherNode(t *testing.T) {
+	w := newWorld()
+	tainted(w.dead)
+	w.pod = pod("", false)
+	w.pod.Status.Conditions = append(w.pod.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "0/2 nodes are available"})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("time is over"))
+	defer cancel()
+	f := of(t, w.client())
+	if err := f.Run(ctx); err == nil {
+		t.Error("it ends well")
+	} else {
+		contains(t, err.Error(), "0/2 nodes are available", "time is over", "podnas doctor pod")
+	}
+}
+
+func TestOver(t *testing.T) {
+	const annotation = "podnas.io/failed-over-boot"
+	for name, c := range map[string]struct {
+		node *v1.Node
+		says string // of the refusal; empty: it is over
+	}{
+		"restarted":       {node("dead", v1.ConditionTrue, "boot-2"), ""},
+		"not restarted":   {node("dead", v1.ConditionTrue, "boot-1"), "was not restarted"},
+		"not back":        {node("dead", v1.ConditionUnknown, "boot-1"), "not Ready yet"},
+		"somebody else's": {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := tainted(c.node)
+			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other"})
+			if name != "somebody else's" {
+				n.Annotations = map[string]string{annotation: "boot-1"}
+			}
+			w := newWorld()
+			w.dead = n
+			client := w.client()
+			err := of(t, client).End(t.Context())
+			now, getErr := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+			if getErr != nil {
+				t.Fatal(getErr)
+			}
+			if c.says == "" {
+				if err != nil || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Key != "other" || now.Annotations[annotation] != "" {
+					t.Errorf("%v; the node has %v and %v", err, now.Spec.Taints, now.Annotations)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("the taint is taken away")
+			}
+			contains(t, err.Error(), c.says)
+			if len(now.Spec.Taints) != 2 {
+				t.Errorf("the node has %v", now.Spec.Taints)
+			}
+		})
+	}
+	w := newWorld() // without the taint there is nothing to do
+	if err := of(t, w.client()).End(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func of(t *testing.T, client *fake.Clientset) *failover.Failover {
+	return &failover.Failover{Client: client, Namespace: "podnas", Name: "podnas", Node: "dead", Say: func(format string, args ...any) { t.Logf(format, args...) }}
+}
+
+func contains(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("it says %q, want %q in it", text, want)
+		}
+	}
+}
+
+func unchanged(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	for _, a := range client.Actions() {
+		if a.GetVerb() != "get" && a.GetVerb() != "list" {
+			t.Errorf("it did %s %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+}

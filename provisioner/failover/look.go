@@ -1,0 +1,120 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// state is what there is before anything is done.
+type state struct {
+	node  *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
+	heard string   // what is known of the node's life
+	pod   *v1.Pod  // on the node; nil: a failover from it was begun before
+	disk  disk
+}
+
+// look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.
+func (f *Failover) look(ctx context.Context) (*state, error) {
+	set, err := f.Client.AppsV1().StatefulSets(f.Namespace).Get(ctx, f.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, f.errNoSet()
+	case err != nil:
+		return nil, f.denied("look at StatefulSet "+f.Name, "get statefulsets", err)
+	case set.Spec.Replicas != nil && *set.Spec.Replicas == 0:
+		return nil, &RefusedError{fmt.Sprintf("StatefulSet %s is scaled to 0: podnas is meant to be away", f.Name), fmt.Sprintf("kubectl -n %s scale statefulset/%s --replicas=1", f.Namespace, f.Name)}
+	}
+	pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, f.podName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, f.denied("look at pod "+f.podName(), "get pods", err)
+	}
+	if err != nil {
+		pod = nil
+	}
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
+	switch {
+	case err == nil:
+	case !apierrors.IsNotFound(err):
+		return nil, f.denied("look at node "+f.Node, "get nodes", err)
+	case pod == nil || pod.Spec.NodeName != f.Node:
+		return nil, &RefusedError{fmt.Sprintf("there is no node %s", f.Node), f.whereIs(ctx, pod)}
+	default:
+		node = nil
+	}
+	s := &state{node: node, heard: "which is no node of the cluster any more"}
+	if pod == nil || pod.Spec.NodeName != f.Node {
+		if node != nil && tainted(node) {
+			return s, nil
+		}
+		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, pod)}
+	}
+	s.pod = pod
+	if node != nil {
+		if s.heard, err = f.dead(node); err != nil {
+			return nil, err
+		}
+	}
+	s.disk, err = f.diskOf(ctx, pod)
+	return s, err
+}
+
+func (f *Failover) podName() string { return f.Name + "-0" }
+
+// whereIs says where podnas runs.
+func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
+	doctor := fmt.Sprintf("'podnas doctor pod -n %s --name %s' says why", f.Namespace, f.Name)
+	switch {
+	case pod == nil:
+		return "podnas has no pod: " + doctor
+	case pod.Spec.NodeName == "":
+		return "its pod waits for a node: " + doctor
+	}
+	// A dead node's pods are said to be ready for a moment more.
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	switch {
+	case err == nil && !nodeReady(node) || apierrors.IsNotFound(err):
+		return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
+	case isReady(pod):
+		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
+	}
+	return fmt.Sprintf("it is on %s, and not ready: %s", pod.Spec.NodeName, doctor)
+}
+
+// dead says when the node was heard last, or refuses: one that is Ready is not dead.
+func (f *Failover) dead(node *v1.Node) (string, error) {
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type != v1.NodeReady {
+			continue
+		}
+		last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
+		switch c.Status {
+		case v1.ConditionTrue:
+			return "", &RefusedError{
+				fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
+				fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, f.podName()),
+			}
+		case v1.ConditionFalse:
+			return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
+		default:
+			return fmt.Sprintf("which was heard last %s ago", last), nil
+		}
+	}
+	return "which has never been heard", nil
+}
+
+func isReady(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
+			return c.Status == v1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}

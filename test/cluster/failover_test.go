@@ -1,0 +1,171 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// deadNodes are two nodes of a cluster, of which one dies, and a StatefulSet podnas. Its pod's kubelet and the scheduler are this test.
+type deadNodes struct {
+	*tenant
+
+	one, two string
+}
+
+// TestFailover: podnas failover as a person calls it, with the real controllers: they make the next pod only when the first is gone.
+func TestFailover(t *testing.T) {
+	d := newDeadNodes(t)
+	first := d.pod("")
+	d.runs(first, d.one)
+	if out, code := d.failover(d.one, "--it-is-off"); code != 4 || !strings.Contains(out, "is Ready") {
+		t.Errorf("of a node that is Ready: exit code %d\n%s", code, out)
+	}
+	d.setNode(d.one, "boot-1", corev1.ConditionUnknown)
+	if out, code := d.failover(d.one); code != 2 || !strings.Contains(out, "--it-is-off") {
+		t.Errorf("with nobody to ask: exit code %d\n%s", code, out)
+	}
+	if out, code := d.failover(d.two, "--it-is-off"); code != 4 || !strings.Contains(out, "podnas failover "+d.one) {
+		t.Errorf("of the other node: exit code %d\n%s", code, out)
+	}
+	if got := d.pod(""); got.UID != first.UID || d.outOfService(d.one) {
+		t.Fatal("something was changed by what was refused")
+	}
+
+	if out, code := d.failover(d.one, "--it-is-off", "--timeout=2s"); code != 1 || !strings.Contains(out, "waits for a node") {
+		t.Errorf("without another node, exit code %d\n%s", code, out)
+	}
+	next := d.pod(first.UID)
+	done := make(chan string, 1)
+	go func() {
+		out, code := d.failover(d.one, "--it-is-off")
+		if code != 0 {
+			out = "FAILED: " + out
+		}
+		done <- out
+	}()
+	d.runs(next, d.two)
+	if out := <-done; strings.HasPrefix(out, "FAILED") || !strings.Contains(out, "was begun before") || !strings.Contains(out, "serves again, on "+d.two) {
+		t.Errorf("called again: %s", out)
+	}
+	if out, code := d.failover(d.one, "--it-is-off"); code != 0 || !strings.Contains(out, "serves again, on "+d.two) {
+		t.Errorf("once more: exit code %d\n%s", code, out)
+	}
+
+	d.setNode(d.one, "boot-1", corev1.ConditionTrue)
+	if out, code := d.failover(d.one, "--over"); code != 4 || !strings.Contains(out, "not restarted") {
+		t.Errorf("over, before the restart: exit code %d\n%s", code, out)
+	}
+	d.setNode(d.one, "boot-2", corev1.ConditionTrue)
+	if out, code := d.failover(d.one, "--over"); code != 0 {
+		t.Errorf("over: exit code %d\n%s", code, out)
+	}
+	if d.outOfService(d.one) {
+		t.Error("the taint is still there")
+	}
+}
+
+func newDeadNodes(t *testing.T) *deadNodes {
+	d := &deadNodes{tenant: newTenant(t)}
+	d.one, d.two = d.name+"-one", d.name+"-two"
+	ctx := t.Context()
+	for i, name := range []string{d.one, d.two} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := cluster.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cluster.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		d.setNode(name, "boot-"+string(rune('1'+i)), corev1.ConditionTrue)
+	}
+	labels := map[string]string{"app.kubernetes.io/name": "podnas"}
+	now := int64(0)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: podnasName, Labels: labels}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: podnasName,
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: podnasName, Image: "podnas"}},
+		}},
+	}}
+	if _, err := cluster.client.AppsV1().StatefulSets(d.name).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// failover calls the command, and returns what it says and its exit code.
+func (d *deadNodes) failover(args ...string) (string, int) {
+	cmd := exec.Command(cluster.podnas, append([]string{"failover", "--kubeconfig=" + cluster.plane.Kubeconfig(), "-n", d.name}, args...)...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return err.Error(), -1
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// outOfService reports whether a node has the taint.
+func (d *deadNodes) outOfService(node string) bool {
+	d.t.Helper()
+	n, err := cluster.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// setNode says what its kubelet does, or what Kubernetes says of one that is silent.
+func (d *deadNodes) setNode(name, boot string, ready corev1.ConditionStatus) {
+	d.t.Helper()
+	now := metav1.Now()
+	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{BootID: boot},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: now, LastTransitionTime: now}},
+	}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := cluster.client.CoreV1().Nodes().Patch(d.t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// pod waits for the pod that the controller makes after another.
+func (d *deadNodes) pod(after types.UID) (pod *corev1.Pod) {
+	d.t.Helper()
+	eventually(d.t, 30*time.Second, "the controller has made a pod", func() bool {
+		var err error
+		pod, err = cluster.client.CoreV1().Pods(d.name).Get(d.t.Context(), podnasName+"-0", metav1.GetOptions{})
+		return err == nil && pod.UID != after
+	})
+	return pod
+}
+
+// runs gives a pod to a node, where it is ready at once.
+func (d *deadNodes) runs(pod *corev1.Pod, node string) {
+	d.t.Helper()
+	pods := cluster.client.CoreV1().Pods(d.name)
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	if err := pods.Bind(d.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	bound, err := pods.Get(d.t.Context(), pod.Name, metav1.GetOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	bound.Status.Phase = corev1.PodRunning
+	bound.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if _, err := pods.UpdateStatus(d.t.Context(), bound, metav1.UpdateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+}
