@@ -204,8 +204,15 @@ func TestSnapshotOnAFullDisk(t *testing.T) {
 		_, err := f.store.Create(t.Context(), volume.Spec{Name: "filled", Size: 1 << 20})
 		mustDo(t, err)
 		testdisk.Fill(t, filepath.Join(root, "filled"), false)
-		if _, err := f.store.CreateSnapshot(t.Context(), "v", "none"); err == nil {
-			t.Error("a snapshot on a full disk")
+		// XFS gives back a little when it writes out what was full: then there may be room for one, until it is taken again.
+		for tries := 0; ; tries++ {
+			if _, err := f.store.CreateSnapshot(t.Context(), "v", "none"); err != nil {
+				break
+			} else if tries == 10 {
+				t.Fatal("snapshots on a full disk")
+			}
+			mustDo(t, f.store.DeleteSnapshot(t.Context(), "v", "none"))
+			time.Sleep(100 * time.Millisecond)
 		}
 		if _, names := f.newest(); len(names) != 0 {
 			t.Errorf("there are %v", names)
