@@ -135,6 +135,7 @@ func TestOldestScheduled(t *testing.T) {
 		t.Error("there is nothing to give")
 	}
 	s.giving.stuck.Store(true)
+	eventually(t, "the folders in which they were taken are removed", func() bool { return !s.emptiesTrees() })
 	if s.hasRoomToGive() {
 		t.Error("what can't be deleted is said to give room")
 	}
