@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/internal/heartbeat"
@@ -105,10 +107,11 @@ func (a *App) openVolumes(context.Context) (err error) {
 
 // openHeartbeat begins to watch the disk, which the store has locked.
 func (a *App) openHeartbeat() error {
-	dir, err := statedir.Open(a.below(volume.StateDir), a.store.Reserve(), a.Log)
+	folder, err := os.OpenFile(a.below(volume.StateDir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0) // the root may be a link
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
+	dir := statedir.Of(folder, a.store.Reserve(), a.Log)
 	_ = dir.Remove("probe") // what older versions wrote to
 	a.heartbeat, err = heartbeat.Open(heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log})
 	if err != nil {

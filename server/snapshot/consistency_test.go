@@ -463,7 +463,7 @@ func TestLargeDirectory(t *testing.T) {
 func TestNoRoomForClones(t *testing.T) {
 	testdisk.Small(t, func(t *testing.T, on string) {
 		if strings.HasSuffix(t.Name(), "ext4") {
-			t.Skip("its files can't share blocks")
+			t.Skip("the file system shares no blocks")
 		}
 		v := newVolume(t, on)
 		dirs := v.mkdirs(t, 4)
