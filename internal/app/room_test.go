@@ -226,6 +226,41 @@ func TestSnapshotOnAFullDisk(t *testing.T) {
 	})
 }
 
+// A volume that is as large as it may be: what its snapshot keeps is not of the volume, so one is taken, and what is written over what
+// was there is written.
+func TestSnapshotOfAFullVolume(t *testing.T) {
+	testdisk.XFS(t, func(t *testing.T, root string) {
+		f := newFilling(t, root, func(_ *volume.Config, s *volume.Spec) { s.Size = fileSize + 4<<20 })
+		if status := f.write('a'); status != nfs3.OK {
+			t.Fatal(status)
+		}
+		more := func() nfs3.Status {
+			for at := uint64(fileSize); at < fileSize+8<<20; at += 256 << 10 {
+				res, err := f.client.Write(t.Context(), f.file, at, nfs3.FileSync, make([]byte, 256<<10))
+				mustDo(t, err)
+				if res.Status != nfs3.OK {
+					return res.Status
+				}
+			}
+			return nfs3.OK
+		}
+		if status := more(); status == nfs3.OK {
+			t.Fatal("there is more in the volume than it may have")
+		}
+		taken, err := f.store.CreateSnapshot(t.Context(), "v", "full")
+		mustDo(t, err)
+		if status := f.write('b'); status != nfs3.OK {
+			t.Errorf("a write over what was there: %v", status)
+		}
+		if status := more(); status == nfs3.OK {
+			t.Error("with a snapshot, there may be more in the volume")
+		}
+		if data, err := os.ReadFile(filepath.Join(root, taken.Directory(), "file")); err != nil || len(data) < fileSize || data[0] != 'a' || data[fileSize-1] != 'a' {
+			t.Errorf("the snapshot has %d bytes, %v", len(data), err)
+		}
+	})
+}
+
 // What a snapshot may come to take is promised: it is refused where there is too little, and says what to do.
 func TestPromiseOfSnapshots(t *testing.T) {
 	testdisk.XFS(t, func(t *testing.T, root string) {

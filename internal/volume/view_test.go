@@ -284,6 +284,7 @@ func TestScheduledSnapshotWithAView(t *testing.T) {
 	}
 	_, err := s.Create(t.Context(), viewOf("view"))
 	mustDo(t, err)
+	eventually(t, "the folder in which it was taken is removed", func() bool { return !s.emptiesTrees() })
 	if s.hasRoomToGive() || len(s.oldestScheduled()) != 0 {
 		t.Error("the snapshot would go for room")
 	}

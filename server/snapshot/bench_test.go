@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/snapshot"
@@ -24,6 +25,8 @@ import (
 // BenchmarkTake takes two snapshots of a volume with FILES files in the folder DISK, which is on an XFS or btrfs, while four
 // writers write 4 KiB to files that they draw, of a hundredth of all. It reports how long a snapshot takes, what it takes of the disk, how long a write takes
 // beside it and alone, how long one that met the cut did, and how long one waited for the file to be captured. With DIRTY MiB, so much is written and not synced before each snapshot.
+//
+// Then both are deleted, as podnas does it in the background: the first one's files are those of the second, too, so their inodes go with that.
 //
 // With CP=1, cp(1) clones the files instead, twice, so that the writes tell what the file system makes of it.
 //
@@ -55,6 +58,7 @@ func BenchmarkTake(b *testing.B) {
 	mustDo(b, err)
 	alone := v.writeDuring(b, ids, func() { time.Sleep(3 * time.Second) })
 	report(b, "alone", alone)
+	var trees []string
 	for _, which := range []string{"first", "second"} {
 		var p snapshot.Progress
 		blocks, inodes := used(b, dir)
@@ -90,6 +94,19 @@ func BenchmarkTake(b *testing.B) {
 		info, err := os.Stat(v.last.Catalogue)
 		mustDo(b, err)
 		b.ReportMetric(float64(info.Size())/(1<<20), which+"-catalogue-MiB")
+		trees = append(trees, v.last.Tree)
+	}
+	for i, which := range []string{"first", "second"}[:len(trees)] {
+		top, err := os.Open(trees[i])
+		mustDo(b, err)
+		began := time.Now()
+		beside := v.writeDuring(b, ids, func() {
+			_, err := tree.Empty(b.Context(), top)
+			mustDo(b, err)
+		})
+		top.Close()
+		b.ReportMetric(time.Since(began).Seconds(), which+"-deleted-s")
+		report(b, which+"-deleted", beside)
 	}
 }
 
