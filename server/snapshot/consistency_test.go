@@ -54,7 +54,7 @@ func clients(t *testing.T, meanwhile func(), all ...func(r *rand.Rand) error) {
 // each takes snapshots, and checks each of them. One in ten comes when files may be linked.
 func (v *volume) each(t *testing.T, check func(tree string)) {
 	t.Helper()
-	for round := range testdisk.Rounds(6, 50) {
+	for round := range testdisk.Rounds(5, 50) {
 		if round%10 == 4 {
 			time.Sleep(age)
 		}
