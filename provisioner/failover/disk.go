@@ -83,6 +83,29 @@ func (f *Failover) inNode(what string) error {
 	}
 }
 
+// severalNodes reports whether a disk is said to be on more than one node, such as one that DRBD replicates between two.
+func severalNodes(pv *v1.PersistentVolume) bool {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return false
+	}
+	names := map[string]bool{}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		named := false
+		for _, e := range term.MatchExpressions {
+			if e.Key == v1.LabelHostname && e.Operator == v1.NodeSelectorOpIn {
+				named = true
+				for _, name := range e.Values {
+					names[name] = true
+				}
+			}
+		}
+		if !named {
+			return true // nodes with a label, of which there may be more
+		}
+	}
+	return len(names) > 1
+}
+
 // judge says what a failover means for a disk.
 func judge(pv *v1.PersistentVolume) disk {
 	source := &pv.Spec.PersistentVolumeSource
@@ -90,6 +113,8 @@ func judge(pv *v1.PersistentVolume) disk {
 		return disk{says: fmt.Sprintf("Its disk, PersistentVolume %s, is %s: NOTHING keeps the old node from it. If that still runs, also without a network, both write to one file system, and destroy it.", pv.Name, kind)}
 	}
 	switch {
+	case source.Local != nil && severalNodes(pv), source.HostPath != nil && severalNodes(pv):
+		return unfenced("a device or folder of several nodes")
 	case source.Local != nil:
 		return disk{says: "which is " + source.Local.Path + " there", inNode: true}
 	case source.HostPath != nil:

@@ -60,6 +60,13 @@ func pod(node string, ready bool) *v1.Pod {
 	return p
 }
 
+// on is what says that a disk is on some nodes.
+func on(names ...string) *v1.VolumeNodeAffinity {
+	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: names}},
+	}}}}
+}
+
 func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{
 		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
@@ -105,6 +112,7 @@ func TestRefused(t *testing.T) {
 		"no pod, and no taint": {func(w *world) { w.pod = nil }, []string{"does not run on dead", "no pod"}},
 		"a disk in the node, local": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
+			w.pv.Spec.NodeAffinity = on("dead")
 		}, []string{"disk is in node dead", "PersistentVolume disk", "/disk", "repair the node"}},
 		"a disk in the node, a folder": {func(w *world) {
 			w.pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}
@@ -139,6 +147,10 @@ func TestAsked(t *testing.T) {
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
 		}, []string{"iSCSI", "NOTHING keeps the old node", "destroy it"}},
+		"DRBD without a driver": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
+			w.pv.Spec.NodeAffinity = on("dead", "alive")
+		}, []string{"of several nodes", "NOTHING keeps the old node"}},
 		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
 		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
