@@ -60,6 +60,7 @@ func (a *App) newClaims() (*claims, error) {
 	working.Snapshots = objects
 	made := make(chan struct{})
 	working.SharedNames = sharedNames(a.nfs.NFS4())
+	working.DiskLost = a.diskLost
 	working.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return controller.Run(ctx, working) }
 	reconciler := working.Reconciler

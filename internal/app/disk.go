@@ -127,6 +127,16 @@ func (a *App) openHeartbeat() error {
 // diskError is why clients get no answers, and what that means if the disk is in an image, or nil.
 func (a *App) diskError() error { return a.Image.Explain(a.heartbeat.Err()) }
 
+// diskLost is diskError, but nil while clients wait only for the end of the process before this one.
+func (a *App) diskLost() error {
+	err := a.diskError()
+	var waits *heartbeat.TakeoverError
+	if errors.As(err, &waits) {
+		return nil
+	}
+	return err
+}
+
 // openServer makes the server of NFS, and what turns claims into volumes.
 func (a *App) openServer(context.Context) (err error) {
 	cfg := server.Config{

@@ -95,6 +95,8 @@ type Config struct {
 	// SharedNames returns the names that two nodes of NFSv4.1 have each, for events on the
 	// pod; nil: none.
 	SharedNames func() []SharedName
+	// DiskLost returns why clients get no answers, as the disk may be lost, or nil, for an event on the pod. It may be nil.
+	DiskLost func() error
 	// Made, if not nil, is called when others may start to use the Client, see
 	// newWorkers.
 	Made func()
@@ -217,6 +219,7 @@ type workers struct {
 	full         *fullness
 	use          *inUse
 	shared       *sharedNames
+	lost         *lostDisk
 	snapshots    *snapshots.Controller // nil: VolumeSnapshots are not served
 	pod          *pod
 }
@@ -295,6 +298,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		compare: compare, depart: depart, snapshots: snaps,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
+		lost:   &lostDisk{err: cfg.DiskLost, pod: own},
 		pod:    own,
 	}, nil
 }
@@ -341,6 +345,7 @@ func (w *workers) run(ctx context.Context) {
 	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
 	working.Go(func() { w.shared.run(ctx) })
+	working.Go(func() { w.lost.run(ctx) })
 	if w.snapshots != nil {
 		working.Go(func() { w.snapshots.Run(ctx) })
 	}

@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/podnas/podnas/internal/idle"
+)
+
+// lostDiskPeriod is the time between two looks. A disk that hangs for less is not worth an event.
+const lostDiskPeriod = 10 * time.Second
+
+// lostDisk puts one event on podnas's pod when clients get no answers, as the disk may be lost.
+type lostDisk struct {
+	err  func() error // why clients get no answers, or nil; nil: that is not known
+	pod  *pod
+	told bool
+}
+
+// run looks until ctx ends.
+func (l *lostDisk) run(ctx context.Context) {
+	if l.err == nil {
+		return
+	}
+	for {
+		l.look()
+		if sleep(ctx, idle.UntilTick(time.Now(), lostDiskPeriod)) != nil {
+			return
+		}
+	}
+}
+
+func (l *lostDisk) look() {
+	err := l.err()
+	if err != nil && !l.told {
+		l.pod.warn("DiskLost", fmt.Sprintf("podnas's disk may be lost, so clients get no answers until it can be written to: %v. Look at the disk and at the kernel's log of the node; podnas goes on by itself when it works", err))
+	}
+	l.told = err != nil
+}
