@@ -89,6 +89,11 @@ func newDeadNodes(t *testing.T) *deadNodes {
 		t.Cleanup(func() { _ = cluster.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		d.setNode(name, "boot-"+string(rune('1'+i)), corev1.ConditionTrue)
 	}
+	// Without it no pod can be made, and the controller tries that again less and less often.
+	eventually(t, time.Minute, "the namespace has its ServiceAccount", func() bool {
+		_, err := cluster.client.CoreV1().ServiceAccounts(d.name).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
 	labels := map[string]string{"app.kubernetes.io/name": "podnas"}
 	now := int64(0)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: podnasName, Labels: labels}, Spec: appsv1.StatefulSetSpec{
@@ -143,7 +148,7 @@ func (d *deadNodes) setNode(name, boot string, ready corev1.ConditionStatus) {
 // pod waits for the pod that the controller makes after another.
 func (d *deadNodes) pod(after types.UID) (pod *corev1.Pod) {
 	d.t.Helper()
-	eventually(d.t, 30*time.Second, "the controller has made a pod", func() bool {
+	eventually(d.t, time.Minute, "the controller has made a pod", func() bool {
 		var err error
 		pod, err = cluster.client.CoreV1().Pods(d.name).Get(d.t.Context(), podnasName+"-0", metav1.GetOptions{})
 		return err == nil && pod.UID != after
