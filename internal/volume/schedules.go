@@ -78,6 +78,9 @@ func (s *Store) SetSchedule(ctx context.Context, name string, to Schedule) (Volu
 		v.Schedule = to
 		return s.checkSchedule(*v)
 	})
+	if err == nil {
+		s.endAttempt(v.ID) // what failed is tried again at once
+	}
 	s.wakeSchedules()
 	return v, err
 }

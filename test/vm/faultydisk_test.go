@@ -3,11 +3,13 @@
 package vm_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -96,14 +98,19 @@ func TestFaultyDiskUnseen(t *testing.T) {
 	}
 }
 
-// faultyLoad is programs that write.
+// faultyLoad is what a process told whose programs write, see faultyMain. It has the files of a mount open, not this process, which
+// could start no other one while they wait for an answer: that closes them.
 type faultyLoad struct {
-	dir        string
-	next       atomic.Int64
-	ok, failed atomic.Int64
+	mu     sync.Mutex
+	told   []onDisk
+	failed int
+}
 
-	mu   sync.Mutex
-	told []func(dir string) error // to be on the disk
+// onDisk is what a program was told is on the disk.
+type onDisk struct {
+	name   string
+	offset int64
+	n      int64 // which content
 }
 
 func faultyDisk(t *testing.T, disk *faultydisk.Disk) {
@@ -112,47 +119,108 @@ func faultyDisk(t *testing.T, disk *faultydisk.Disk) {
 	a.start()
 	pv := a.volume("faulty", "32Mi")
 	l := &faultyLoad{}
-	t.Run("programs", func(t *testing.T) { l.runAll(t, disk, mount(t, pv)) })
-	a.kill()
-	disk.Cut()
-	for _, check := range l.told {
-		if err := check(a.dir(pv)); disk.Kind.Loses(err) {
+	t.Run("programs", func(t *testing.T) {
+		end := l.start(t, mount(t, pv))
+		for range 2 {
+			ok, _ := l.counts()
+			withinLimit(5*time.Second, func() bool { now, _ := l.counts(); return now >= ok+15 })
+			disk.Fail()
+			_, failed := l.counts()
+			withinLimit(5*time.Second, func() bool { _, now := l.counts(); return now >= failed+10 })
+			disk.Mend()
+		}
+		a.kill()
+		disk.Cut()
+		l.check(t, disk.Kind, a.dir(pv))
+		a.start()
+		end() // of those, too, that waited for an answer from a disk that was lost
+		l.check(t, disk.Kind, a.dir(pv))
+	})
+	ok, failed := l.counts()
+	t.Logf("%d were told that it failed, %d that it is on the disk", failed, ok)
+}
+
+// start starts the process. end ends its programs, when they have their answers.
+func (l *faultyLoad) start(t *testing.T, mnt string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FAULTY_LOAD="+mnt)
+	cmd.Stderr = os.Stderr
+	stop, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		for lines := bufio.NewScanner(says); lines.Scan(); {
+			var d onDisk
+			_, err := fmt.Sscan(lines.Text(), &d.name, &d.offset, &d.n)
+			l.mu.Lock()
+			if err == nil {
+				l.told = append(l.told, d)
+			} else {
+				l.failed++
+			}
+			l.mu.Unlock()
+		}
+	}()
+	return func() {
+		stop.Close()
+		select {
+		case <-said:
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("programs get no answers: %s", stuckStacks())
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (l *faultyLoad) counts() (ok, failed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.told), l.failed
+}
+
+// check looks for what programs were told is on the disk.
+func (l *faultyLoad) check(t *testing.T, kind faultydisk.Kind, dir string) {
+	t.Helper()
+	l.mu.Lock()
+	told := l.told
+	l.mu.Unlock()
+	for _, d := range told {
+		if err := d.check(dir); kind.Loses(err) {
 			t.Logf("told to be on the disk, and can't be read: %v", err)
 		} else if err != nil {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d were told that it failed, %d that it is on the disk", l.failed.Load(), len(l.told))
 }
 
-// runAll runs programs on a mount, while the disk fails and works again.
-func (l *faultyLoad) runAll(t *testing.T, disk *faultydisk.Disk, mnt string) {
-	t.Helper()
-	l.dir = mnt
-	stop := make(chan struct{})
-	var programs sync.WaitGroup
-	for n := range 6 {
-		programs.Go(func() {
-			for range 300 {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				l.run(n % 3)
-			}
-		})
+func (d *onDisk) check(dir string) error {
+	f, err := os.Open(filepath.Join(dir, d.name))
+	if err != nil {
+		return err
 	}
-	for range 2 {
-		ok := l.ok.Load()
-		withinLimit(5*time.Second, func() bool { return l.ok.Load() >= ok+15 })
-		disk.Fail()
-		failed := l.failed.Load()
-		withinLimit(5*time.Second, func() bool { return l.failed.Load() >= failed+10 })
-		disk.Mend()
+	defer f.Close()
+	got := make([]byte, contentSize)
+	if _, err := f.ReadAt(got, d.offset); err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	close(stop)
-	programs.Wait()
+	if !bytes.Equal(got, contentOf(d.n)) {
+		return fmt.Errorf("%s at %d is not what was written", d.name, d.offset)
+	}
+	return nil
 }
 
 // withinLimit waits for something that may not come: a disk that failed may be of no use until
@@ -163,55 +231,57 @@ func withinLimit(limit time.Duration, done func() bool) {
 	}
 }
 
-// run is a program that makes something be on the disk.
-func (l *faultyLoad) run(kind int) {
-	n := l.next.Add(1)
-	name, offset, flags := fmt.Sprint("file-", n), int64(0), os.O_CREATE|os.O_WRONLY
+// faultyMain is the process of a faultyLoad. It prints a line for each file that it has written.
+func faultyMain(dir string) {
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(stop)
+	}()
+	var programs sync.WaitGroup
+	var next atomic.Int64
+	for n := range 6 {
+		programs.Go(func() {
+			for range 300 {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				d := onDisk{n: next.Add(1)}
+				if err := d.write(dir, n%3); err != nil {
+					fmt.Println("failed")
+					time.Sleep(10 * time.Millisecond)
+				} else {
+					fmt.Println(d.name, d.offset, d.n)
+				}
+			}
+		})
+	}
+	programs.Wait()
+}
+
+// write is a program that makes something be on the disk.
+func (d *onDisk) write(dir string, kind int) error {
+	flags := os.O_CREATE | os.O_WRONLY
+	d.name = fmt.Sprint("file-", d.n)
 	switch kind {
 	case 1: // one file of many programs
-		name, offset = "shared", n*contentSize
+		d.name, d.offset = "shared", d.n*contentSize
 	case 2:
 		flags |= os.O_SYNC
 	}
-	err := l.write(name, offset, flags, n)
-	if kind == 2 && err == nil {
-		err = os.Rename(filepath.Join(l.dir, name), filepath.Join(l.dir, "moved-"+name))
-		if err == nil {
-			name = "moved-" + name
-		}
-	}
-	if err != nil {
-		l.failed.Add(1)
-		time.Sleep(10 * time.Millisecond)
-		return
-	}
-	l.ok.Add(1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.told = append(l.told, func(dir string) error {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		got := make([]byte, contentSize)
-		if _, err := f.ReadAt(got, offset); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if !bytes.Equal(got, contentOf(n)) {
-			return fmt.Errorf("%s at %d is not what was written", name, offset)
-		}
-		return nil
-	})
-}
-
-func (l *faultyLoad) write(name string, offset int64, flags int, n int64) error {
-	f, err := os.OpenFile(filepath.Join(l.dir, name), flags, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, d.name), flags, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(contentOf(n), offset)
-	return errors.Join(err, f.Sync(), f.Close())
+	_, err = f.WriteAt(contentOf(d.n), d.offset)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil || kind != 2 {
+		return err
+	}
+	before := d.name
+	d.name = "moved-" + before
+	return os.Rename(filepath.Join(dir, before), filepath.Join(dir, d.name))
 }
 
 const contentSize = 20 << 10

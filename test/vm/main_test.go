@@ -42,6 +42,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if dir := os.Getenv("FAULTY_LOAD"); dir != "" { // one of TestFaultyDisk
+		faultyMain(dir)
+		os.Exit(0)
+	}
 	if text := os.Getenv("CHAOS_CLIENTS"); text != "" { // one of TestChaos
 		if err := chaosMain(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
