@@ -171,8 +171,12 @@ func TestScheduleOfVolumesThatCan(t *testing.T) {
 		t.Errorf("tried again %d times within 3 minutes", tries)
 	}
 	c.middle = nil
-	clock.look(t, "2026-11-28 22:03:00")
-	hasSnapshots(t, s, "when it works again", "v/by-hand", "v/hourly-2026-11-28-2101", "v/hourly-2026-11-28-2203")
+	clock.look(t, "2026-11-28 22:02:59")
+	hasSnapshots(t, s, "before it is tried again", "v/by-hand", "v/hourly-2026-11-28-2101")
+	_, err := s.SetSchedule(t.Context(), "v", Schedule{Hourly: 5}) // then it is tried at once
+	mustDo(t, err)
+	clock.look(t, "2026-11-28 22:02:59")
+	hasSnapshots(t, s, "when it works again", "v/by-hand", "v/hourly-2026-11-28-2101", "v/hourly-2026-11-28-2202")
 	if states := s.Schedules(); states[0].Problem() != "" {
 		t.Errorf("when it works again: %+v", states)
 	}
@@ -184,7 +188,7 @@ func TestScheduleOfVolumesThatCan(t *testing.T) {
 	}
 	mustDo(t, s.Archive(t.Context(), "v"))
 	clock.look(t, "2026-11-29 22:00:00")
-	hasSnapshots(t, s, "of an archived volume", "v/by-hand", "v/hourly-2026-11-28-2101", "v/hourly-2026-11-28-2203")
+	hasSnapshots(t, s, "of an archived volume", "v/by-hand", "v/hourly-2026-11-28-2101", "v/hourly-2026-11-28-2202")
 }
 
 // The scheduled snapshots of a deleted volume go when its schedule would have them deleted, and no others.
