@@ -25,6 +25,7 @@ type guest struct {
 	t    *testing.T
 	n    int // taps.sh has made its network
 	name string
+	args []string // more options of vm.sh
 	cmd  *exec.Cmd
 	log  string
 	rpc  *rpc.Client
@@ -67,7 +68,8 @@ func (g *guest) boot() error {
 		return err
 	}
 	defer log.Close()
-	g.cmd = exec.Command("./vm.sh", "-N", fmt.Sprint(g.n), "-m", "512", "-t", "3600", "-e", "GUEST="+g.name, program)
+	args := append([]string{"-N", fmt.Sprint(g.n), "-m", "512", "-t", "3600", "-e", "GUEST=" + g.name}, g.args...)
+	g.cmd = exec.Command("./vm.sh", append(args, program)...)
 	g.cmd.Stdout, g.cmd.Stderr = log, log
 	g.cmd.Env = append(os.Environ(), "TMPDIR="+g.t.TempDir()) // a guest that is killed leaves its job folder
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}    // to be killed as one

@@ -44,7 +44,7 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout "$((limit - 60))s" -exec "$command" "$@"
 }
-alone='TestThroughService|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
+alone='TestThroughService|TestSAN|TestDRBD|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
 limit=7260 # seconds
 for duration in "${CHAOS:-}" "${FSX:-}"; do
 	case $duration in
@@ -104,6 +104,12 @@ apart4() { # the rest of version 4, most of it in guests of another kind
 	if wanted TestTwoGuests; then
 		suite "native, NFS $nfs4" "env 'PODNAS=$bin/podnas' ENGINE=native NFS=$nfs4 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
+	local moves
+	for moves in TestSAN TestDRBD; do
+		if wanted $moves && alsoShort $moves 'what podnas does of it by itself, TestGuestPowerCut and test/attack have'; then
+			suite "native, NFS $nfs4" "env 'PODNAS=$bin/podnas' ENGINE=native NFS=$nfs4 FINDER=$finder4 '$here/disks.sh'" -run $moves ./test/vm || status=1
+		fi
+	done
 }
 # Whether a part that SHORT=1 leaves out is wanted: only in a run that asks for tests or an engine by name.
 alsoShort() { # $1: the part, $2: where else what it proves is proven

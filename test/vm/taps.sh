@@ -1,6 +1,6 @@
 #!/bin/bash
-# taps.sh: run a command in a network namespace with two taps, for guests of
-# 'vm.sh -N 0' and '-N 1': each has this side as 10.9.N.1, and the other guest behind it.
+# taps.sh: run a command in a network namespace with four taps, for guests of
+# 'vm.sh -N 0' to '-N 3': each has this side as 10.9.N.1, and the other guests behind it.
 # Nothing there can reach any other network.
 #
 # usage: test/vm/taps.sh COMMAND ARG...
@@ -22,7 +22,7 @@ fi
 unset TAPS
 PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
-for n in 0 1; do
+for n in 0 1 2 3; do
 	ip tuntap add "tap$n" mode tap
 	ip addr add "10.9.$n.1/24" dev "tap$n"
 	ip link set "tap$n" up

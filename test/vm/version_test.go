@@ -82,6 +82,8 @@ var only4 = map[string]string{
 	"TestBirth":              "version 3 has no time of birth",
 	"TestXattrs":             "version 3 has no extended attributes",
 	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
+	"TestSAN":                "version 3 is in it, too",
+	"TestDRBD":               "version 3 is in it, too",
 	"TestFinderChanges":      "its locks are between two nodes of version 4",
 }
 
