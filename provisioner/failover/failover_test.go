@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/yaml"
 
 	"github.com/podnas/podnas/provisioner/failover"
 )
@@ -135,6 +139,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// The class of each overlay for a disk that another node can have is of a driver of which is said what it does with the old node.
+func TestOverlaysDrivers(t *testing.T) {
+	says := map[string]string{
+		"piraeus":  "DRBD lets the side with quorum write",
+		"longhorn": "the old one loses its replicas",
+		"ceph-rbd": "Ceph blocks the old node",
+		"mayastor": "NOTHING keeps the old node from it",
+	}
+	files, err := filepath.Glob("../../deploy/overlays/*/storageclass.yaml")
+	if err != nil || len(files) != len(says) {
+		t.Fatalf("overlays with a class: %q, %v", files, err)
+	}
+	for _, file := range files {
+		overlay := filepath.Base(filepath.Dir(file))
+		t.Run(overlay, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var class storagev1.StorageClass
+			if err := yaml.UnmarshalStrict(text, &class); err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld()
+			w.pv.Spec.CSI.Driver = class.Provisioner
+			f := of(t, w.client())
+			no := errors.New("no")
+			f.Ask = func(question string) error {
+				contains(t, question, class.Provisioner, says[overlay])
+				return no
+			}
+			if err := f.Run(t.Context()); !errors.Is(err, no) {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
+
 // What is asked says what the disk does, and without an answer nothing is done.
 func TestAsked(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -142,7 +184,6 @@ func TestAsked(t *testing.T) {
 		says   []string
 	}{
 		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 90s ago"}},
-		"Rook":                  {func(w *world) { w.pv.Spec.CSI.Driver = "rook-ceph.rbd.csi.ceph.com" }, []string{"Ceph blocks the old node"}},
 		"a driver nobody knows": {func(w *world) { w.pv.Spec.CSI.Driver = "example.com" }, []string{"example.com", "NOTHING keeps the old node"}},
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}

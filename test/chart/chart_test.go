@@ -31,6 +31,12 @@ const (
 
 type object map[string]any
 
+// movable is the end of values that do what components/movable does.
+const movable = `, "tolerations": [
+	{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+	{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+]}`
+
 func TestSameAsManifests(t *testing.T) {
 	for _, tt := range []struct {
 		kustomization string
@@ -43,8 +49,11 @@ func TestSameAsManifests(t *testing.T) {
 			"nodeSelector": {"minikube.k8s.io/primary": "true"}
 		}`},
 		{"overlays/k3s", `{"disk": {"storageClassName": "local-path"}}`},
-		{"overlays/longhorn", `{"disk": {"storageClassName": "longhorn"}}`},
-		{"overlays/ceph-rbd", `{"disk": {"storageClassName": "rook-ceph-block"}}`},
+		{"overlays/piraeus", `{"disk": {"storageClassName": "podnas-piraeus"}` + movable},
+		{"overlays/longhorn", `{"disk": {"storageClassName": "podnas-longhorn"}` + movable},
+		{"overlays/ceph-rbd", `{"disk": {"storageClassName": "podnas-ceph-rbd"}` + movable},
+		{"overlays/mayastor", `{"disk": {"storageClassName": "podnas-mayastor"}` + movable},
+		{"overlays/iscsi", `{"disk": {"storageClassName": "podnas-iscsi"}` + movable},
 		{"overlays/hostpath", `{"disk": {"hostPath": "/var/lib/podnas"}, "nodeSelector": {"podnas.io/disk": "true"}}`},
 		{"overlays/xfs-quota", `{"quota": "kernel"}`},
 		{"overlays/disk-image", `{"diskImage": {"size": "9Gi"}}`},
@@ -64,6 +73,10 @@ func TestSameAsManifests(t *testing.T) {
 			}
 			// helm install --create-namespace makes it; NOTES.txt says how to label it.
 			delete(want, "Namespace podnas")
+			// The disk's own class, or the disk itself: with the chart it is applied by its file (deploy/README.md).
+			disk := strings.Replace(tt.kustomization, "overlays/", " podnas-", 1)
+			delete(want, "StorageClass"+disk)
+			delete(want, "PersistentVolume"+disk)
 			got := objects(t, render(t, "podnas", "podnas", tt.values))
 			if diff := difference(t, want, got); diff != "" {
 				t.Errorf("the chart with %s does not make what deploy/%s does (-), but (+):\n%s", tt.values, tt.kustomization, diff)
