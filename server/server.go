@@ -130,6 +130,13 @@ func (c Choice) CheckNFS4() error {
 	return nil
 }
 
+// Bounds of Config.Lease.
+const (
+	DefaultLease  = nfsv41.DefaultLease
+	ShortestLease = nfsv41.ShortestLease
+	LongestLease  = nfsv41.LongestLease
+)
+
 // Config configures a Server. All fields but those below Log are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
@@ -140,6 +147,8 @@ type Config struct {
 	// NFS4 is the directory on the disk for what version 4 must know after a crash. If it
 	// is empty, or with go-nfs, version 4 is not served.
 	NFS4 string
+	// Lease is how long a client of version 4 may be silent, in whole seconds from ShortestLease to LongestLease; DefaultLease if zero.
+	Lease time.Duration
 	// Removed is the directory on the disk for files that were removed while clients of version 4
 	// have them open. If it is empty, a restart ends them.
 	Removed string

@@ -45,7 +45,7 @@ const evictLong = `Evict a client of NFSv4: the server forgets it, with all that
 could reclaim after a crash. Others can have its locks at once.
 
 Use it for a node that is gone for good, or hangs, while others wait for what it has locked. If its
-lease (30 seconds) has run out, podnas gives its locks to who wants them anyway.
+lease (serve --lease) has run out, podnas gives its locks to who wants them anyway.
 
 A node that is alive notices it with its next call, makes itself known again, and goes on: its mounts
 stay, and its programs can use the files that they have open. But its locks are lost, and another node

@@ -6,6 +6,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -16,7 +17,7 @@ func config(t *testing.T) Config {
 	t.Helper()
 	return Config{
 		Root: t.TempDir(), Quota: quota.Auto, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Engine: server.EngineAuto, Handles: server.HandlesAuto,
-		IndexMemory: DefaultIndexMemory, Standalone: true, ClaimsDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		IndexMemory: DefaultIndexMemory, Lease: server.DefaultLease, Standalone: true, ClaimsDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -28,6 +29,9 @@ func TestNewRefusesFlags(t *testing.T) {
 		"handles":     func(c *Config) { c.Handles = "names" },
 		"claims":      func(c *Config) { c.ClaimsDir = "" },
 		"index":       func(c *Config) { c.IndexMemory = 0 },
+		"short lease": func(c *Config) { c.Lease = 4 * time.Second },
+		"long lease":  func(c *Config) { c.Lease = 121 * time.Second },
+		"half second": func(c *Config) { c.Lease = 7500 * time.Millisecond },
 		"overcommit":  func(c *Config) { c.Overcommit = -1 },
 		"grace":       func(c *Config) { c.ClaimGrace = -1 },
 		"newIdentity": func(c *Config) { c.NewIdentity = "mine" },

@@ -36,6 +36,7 @@ type Config struct {
 	NFS4        bool          // --nfs4
 	NFS4Asked   bool          // the flag was given
 	AttrCache   bool          // --attribute-cache
+	Lease       time.Duration // --lease
 	StateLog    string        // --state-log; empty: none
 	SlowCall    time.Duration // --slow-call
 
@@ -76,6 +77,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("unknown --handles=%s: use one of %s", c.Handles, strings.Join(server.Handles(), ", "))
 	case c.IndexMemory <= 0:
 		return fmt.Errorf("invalid --index-memory=%d: use more than 0", c.IndexMemory)
+	case c.Lease < server.ShortestLease || c.Lease > server.LongestLease || c.Lease%time.Second != 0:
+		return fmt.Errorf("invalid --lease=%s: use whole seconds, from %s to %s", c.Lease, server.ShortestLease, server.LongestLease)
 	case !slices.Contains(server.Engines(), c.Engine):
 		return fmt.Errorf("unknown --engine=%s: use one of %s", c.Engine, strings.Join(server.Engines(), ", "))
 	}

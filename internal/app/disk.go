@@ -145,6 +145,7 @@ func (a *App) openServer(context.Context) (err error) {
 		HandleKey:   a.store.HandleKey(),
 		Removed:     a.below(volume.RemovedDir),
 		NoAttrCache: !a.AttrCache,
+		Lease:       a.Lease,
 		StateLog:    a.StateLog,
 		Tables:      a.tables,
 		Reserve:     a.store.Reserve(),

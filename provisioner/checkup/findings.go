@@ -118,7 +118,7 @@ func stateLog(failed error) []doctor.Result {
 	if failed == nil {
 		return nil
 	}
-	return []doctor.Result{doctor.Warn("make the folder of --state-log larger, or correct what the error names; then restart podnas", "what NFSv4.1 clients have open and locked can't be logged (%v): if podnas dies, they have to reclaim it, for which all wait up to 30 seconds", failed)}
+	return []doctor.Result{doctor.Warn("make the folder of --state-log larger, or correct what the error names; then restart podnas", "what NFSv4.1 clients have open and locked can't be logged (%v): if podnas dies, they have to reclaim it, for which all wait up to two leases (--lease)", failed)}
 }
 
 // stopping warns that the process was asked to end, and returns nothing before.

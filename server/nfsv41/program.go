@@ -1,6 +1,7 @@
 package nfsv41
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
+// Config says how to make a Server. Lease, Removed, StateLog, Tables and Reserve may be left out.
 type Config struct {
 	Files    *vfs.Service
 	Opener   *inode.Opener
@@ -34,6 +35,8 @@ type Config struct {
 	Tracking string // the directory on the disk of the client tracking: the clients that have state
 	Log      *slog.Logger
 
+	// Lease is how long a client may be silent, in whole seconds from ShortestLease to LongestLease; DefaultLease if zero.
+	Lease time.Duration
 	// Removed is the directory on the disk for files that were removed while clients have them
 	// open. If it is empty, a restart ends them.
 	Removed string
@@ -69,8 +72,16 @@ type Server struct {
 	identity   []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
-// lease is how long a client may be silent, RFC 8881 section 8.3.
-const lease = 30 * time.Second
+// How long a client may be silent, RFC 8881 section 8.3. Linux also takes it for how long it waits for a connection that
+// no longer answers, and renews it after two thirds: an idle node sends a call each 10 s by default.
+const (
+	DefaultLease  = 15 * time.Second
+	ShortestLease = 5 * time.Second
+	LongestLease  = state.LongestLease
+)
+
+// restTick is how often Run looks at clients while nothing is due.
+const restTick = 10 * time.Second
 
 // Replies are kept for clients that ask again: replyBytes for all, with the slots. A slot has replyMax,
 // which is what knfsd has, and where there are many sessions replyLeast: a Linux client has replies kept that
@@ -104,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	s := &Server{
-		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
+		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: cmp.Or(cfg.Lease, DefaultLease), began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), operations: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
 		notices: notices{clients: map[uint64]*clientNotices{}},
 	}
@@ -116,7 +127,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	config := state.Config{
-		Lease: lease, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
+		Lease: s.lease, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
@@ -134,8 +145,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.state = state.New(config)
 	if len(had) > 0 {
-		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
-		s.state.BeginGrace(had)
+		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", s.state.BeginGrace(had))
 	}
 	return s, nil
 }
@@ -208,7 +218,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-tick.C:
 			next := time.Second
 			if s.state.Expire() {
-				next = idle.UntilTick(time.Now(), lease/3)
+				next = idle.UntilTick(time.Now(), restTick)
 			}
 			tick.Reset(next)
 			s.tables(s.state.Bytes())

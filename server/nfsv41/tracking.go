@@ -1,7 +1,6 @@
 package nfsv41
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/nfsv41/state"
@@ -31,7 +31,14 @@ const trackingFileMax = 16 << 10
 
 // trackingFile is what a file says.
 type trackingFile struct {
-	Owner []byte `json:"owner"` // co_ownerid
+	Owner   []byte        `json:"owner"`             // co_ownerid
+	Address string        `json:"address,omitempty"` // state.TrackedClient has these two, and may lack them
+	Lease   time.Duration `json:"lease,omitempty"`
+}
+
+// stands reports whether what a file says holds for a client, too: it is waited for as long, and nowhere else.
+func (f *trackingFile) stands(e *state.TrackedClient) bool {
+	return string(f.Owner) == e.Owner && (f.Address == "" || f.Address == e.Address) && (f.Lease == 0 || f.Lease >= e.Lease)
 }
 
 // openTracking makes the directory, and reads who had state when the server ended.
@@ -90,7 +97,7 @@ func (r *tracking) readEntry(name string) (state.TrackedClient, error) {
 	if err := json.Unmarshal(b, &file); err != nil {
 		return state.TrackedClient{}, err
 	}
-	return state.TrackedClient{ClientID: id, Owner: string(file.Owner)}, nil
+	return state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: file.Lease}, nil
 }
 
 // entryName is the name of a client's file.
@@ -108,12 +115,12 @@ func asRoot(do func() error) error {
 func (r *tracking) Add(e state.TrackedClient) error { return asRoot(func() error { return r.add(e) }) }
 
 func (r *tracking) add(e state.TrackedClient) error {
-	b, err := json.Marshal(trackingFile{[]byte(e.Owner)})
+	b, err := json.Marshal(trackingFile{[]byte(e.Owner), e.Address, e.Lease})
 	if err != nil {
 		return err
 	}
 	err = r.dir.Write(entryName(e.ClientID), b)
-	if statedir.IsFull(err) && r.link(e.ClientID, b) {
+	if statedir.IsFull(err) && r.link(&e) {
 		return r.dir.Sync()
 	}
 	return err
@@ -121,17 +128,18 @@ func (r *tracking) add(e state.TrackedClient) error {
 
 // link gives another client's file of the same owner a second name: on a full disk a client that
 // had state before a restart can still reclaim it.
-func (r *tracking) link(id uint64, b []byte) bool {
+func (r *tracking) link(e *state.TrackedClient) bool {
 	names, err := r.dir.Names()
 	if err != nil {
 		return false
 	}
 	for _, name := range names {
 		had, err := r.dir.Read(name, trackingFileMax)
-		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(name, trackingSuffix) {
+		var file trackingFile
+		if err != nil || !strings.HasSuffix(name, trackingSuffix) || json.Unmarshal(had, &file) != nil || !file.stands(e) {
 			continue
 		}
-		if err := r.dir.Link(name, entryName(id)); err == nil || errors.Is(err, os.ErrExist) {
+		if err := r.dir.Link(name, entryName(e.ClientID)); err == nil || errors.Is(err, os.ErrExist) {
 			return true
 		}
 	}
@@ -154,11 +162,11 @@ func (r *tracking) remove(entries ...state.TrackedClient) error {
 // become has the list be another one, of which it is had.
 func (r *tracking) become(want, had []state.TrackedClient) error {
 	is, was := byID(want), byID(had)
-	for id, owner := range is {
-		if before, ok := was[id]; ok && before == owner {
+	for id, e := range is {
+		if before, ok := was[id]; ok && before.Owner == e.Owner {
 			continue
 		}
-		if err := r.add(state.TrackedClient{ClientID: id, Owner: owner}); err != nil {
+		if err := r.add(e); err != nil {
 			return err
 		}
 	}
@@ -173,11 +181,10 @@ func (r *tracking) become(want, had []state.TrackedClient) error {
 	return nil
 }
 
-// byID are the owners of entries.
-func byID(entries []state.TrackedClient) map[uint64]string {
-	m := map[uint64]string{}
+func byID(entries []state.TrackedClient) map[uint64]state.TrackedClient {
+	m := map[uint64]state.TrackedClient{}
 	for _, e := range entries {
-		m[e.ClientID] = e.Owner
+		m[e.ClientID] = e
 	}
 	return m
 }

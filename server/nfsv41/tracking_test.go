@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/nfsv41/state"
@@ -27,7 +28,7 @@ func TestTracking(t *testing.T) {
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
-	entries := []state.TrackedClient{{ClientID: 1, Owner: "node"}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
+	entries := []state.TrackedClient{{ClientID: 1, Owner: "node", Address: "10.0.0.1", Lease: 15 * time.Second}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
 	for _, e := range append(entries, entries[0]) {
 		if err := r.Add(e); err != nil {
 			t.Fatal(err)
@@ -70,8 +71,9 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, again := state.TrackedClient{ClientID: 1, Owner: "node"}, state.TrackedClient{ClientID: 2, Owner: "node"}
-	if err := r.Add(before); err != nil {
+	before, again := state.TrackedClient{ClientID: 1, Owner: "node"}, state.TrackedClient{ClientID: 2, Owner: "node", Address: "10.0.0.1", Lease: time.Second}
+	elsewhere := state.TrackedClient{ClientID: 4, Owner: "moved", Address: "10.0.0.1", Lease: 30 * time.Second}
+	if err := errors.Join(r.Add(before), r.Add(elsewhere)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -80,9 +82,18 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err := r.Add(state.TrackedClient{ClientID: 3, Owner: "newcomer"}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a newcomer: %v", err)
 	}
-	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before)); err != nil {
+	for _, e := range []state.TrackedClient{
+		{ClientID: 5, Owner: "moved", Address: "10.0.0.2", Lease: 30 * time.Second},
+		{ClientID: 6, Owner: "moved", Address: "10.0.0.1", Lease: 31 * time.Second},
+	} {
+		if err := r.Add(e); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%v has an entry that says less: %v", e, err)
+		}
+	}
+	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before, elsewhere)); err != nil {
 		t.Errorf("again: %v", err)
 	}
+	again.Address, again.Lease = "", 0 // as before
 	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{again}) {
 		t.Errorf("%v, %v, want %v", had, err, again)
 	}

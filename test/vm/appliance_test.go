@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// lease is the default of --lease.
+const lease = 15 * time.Second
+
 // settings are what a test may want different about its appliance.
 type settings struct {
 	root   string // the backing disk; empty: a fresh folder on the XFS
@@ -27,6 +30,7 @@ type settings struct {
 	nofile int    // the limit of open files; 0: as it is
 
 	stateLog string // --state-log
+	lease    string // --lease; empty: lease
 }
 
 // appliance is podnas over one root and one claims folder. It may be stopped and
@@ -79,6 +83,9 @@ func newAppliance(t *testing.T, s settings) *appliance {
 		"serve", "--standalone", "--root", a.root, "--claims", a.claims, "--claim-grace", "0s",
 		"--listen", s.listen, "--http", probes, "--quota", s.quota, "--engine", s.engine,
 		"--handles", cmp.Or(os.Getenv("FINDER"), "auto"),
+	}
+	if s.lease != "" {
+		a.args = append(a.args, "--lease", s.lease)
 	}
 	if s.stateLog != "" {
 		a.args = append(a.args, "--state-log", s.stateLog)

@@ -45,7 +45,7 @@ func TestChaos(t *testing.T) {
 			t.Error(err)
 		}
 	}, wait: func() { _ = a.wait() }}
-	c.lease = 30 * time.Second
+	c.lease = lease
 	c.nodes = []*node{newNode(t, 1, pv), newNode(t, 2, pv)}
 	c.begin(mountWith(t, pv, append(version3Options(), "noac")))
 	c.run()

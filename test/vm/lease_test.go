@@ -23,7 +23,6 @@ func TestNodeCutOff(t *testing.T) {
 // nodeCutOff cuts the link of the first node.
 func nodeCutOff(t *testing.T, nodes [2]machine, first link) {
 	t.Helper()
-	const lease = 30 * time.Second
 	f := [2]file{openBy(t, nodes[0], "f", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "f", os.O_RDWR)}
 	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
 	began := time.Now() // the lease was renewed after it

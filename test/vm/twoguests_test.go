@@ -151,7 +151,6 @@ func guestComesBack(t *testing.T, a *appliance, pv persistentVolume, guests [2]*
 // guestKilled: what a node had locked that is killed goes to the other when its lease is over, and
 // not before, to one that waits and to one that tries; and the file is gone that it had open.
 func guestKilled(t *testing.T, a *appliance, guests [2]*guest) {
-	const lease = 30 * time.Second
 	ranges, whole := openBy(t, guests[0], "ranges-of-killed", os.O_RDWR|os.O_CREATE), openBy(t, guests[0], "flock-of-killed", os.O_RDWR|os.O_CREATE)
 	began := holding(t, a, guests[1])
 	wants(t, "what is between", lock(ranges, unix.F_WRLCK, 150, 850), nil)

@@ -15,7 +15,7 @@ func (t *sessions) newClient(a *ExchangeIDArgs, home *address) *Client {
 	now := t.cfg.Now()
 	c := &Client{
 		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal, minor: max(1, a.Minor),
-		since: now, seen: now, address: addressOf(a.Conn),
+		lease: t.cfg.Lease, since: now, seen: now, address: addressOf(a.Conn),
 	}
 	t.addClient(c, home)
 	return c
@@ -120,18 +120,21 @@ func (t *sessions) warnOfSharedOwner(rec *ownerRecord, c *Client) {
 	}
 }
 
-// returnLeases is how many leases a client has to return to the next process. A connection that it
+// A client has returnLeases to return to the next process, and returnTime at least. A connection that it
 // begins before its node knows the way to that may go nowhere, and Linux begins another after a
 // lease without an answer. That and the pause before would be longer than one lease. A node that
 // ended meanwhile keeps its locks for that time.
-const returnLeases = 3
+const (
+	returnLeases = 3
+	returnTime   = 90 * time.Second
+)
 
 // leaseOver reports whether the client was silent for longer than the lease. It
 // keeps what it has until somebody else wants it.
 func (t *sessions) leaseOver(c *Client) bool {
-	lease := t.cfg.Lease
+	lease := c.lease
 	if c.returning {
-		lease *= returnLeases
+		lease = max(returnLeases*lease, returnTime)
 	}
 	return c.busy == 0 && t.cfg.Now().Sub(c.seen) > lease
 }
@@ -162,7 +165,7 @@ func (t *sessions) logGone(c *Client) {
 func (t *sessions) recordOf(c *Client) *clientRecord {
 	r := &clientRecord{
 		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Minor: c.minor, Since: c.since, Address: c.address,
-		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
+		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq, Lease: c.lease,
 	}
 	if c.confirmed {
 		for _, f := range t.owners[c.owner].earlier {

@@ -63,7 +63,7 @@ func (s *State) trackedByLocked(c *Client, why EventKind) []TrackedClient {
 		entries = append(entries, s.grace.entries(c.owner)...)
 	}
 	if c.recorded {
-		entries = append(entries, TrackedClient{ClientID: c.id, Owner: c.owner})
+		entries = append(entries, c.tracked())
 	}
 	return entries
 }
@@ -109,8 +109,9 @@ func (s *State) dropLocked(c *Client) {
 func (s *State) recordLocked(c *Client) Error {
 	if s.cfg.Tracking != nil {
 		c.changing++
+		entry := c.tracked()
 		s.unlock()
-		err := s.cfg.Tracking.Add(TrackedClient{ClientID: c.id, Owner: c.owner})
+		err := s.cfg.Tracking.Add(entry)
 		s.mu.Lock()
 		c.changing--
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

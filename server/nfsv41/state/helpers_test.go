@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,7 @@ type world struct {
 	events   []state.Event
 	onEvent  func()
 	fairFor  time.Duration // if it is not fairFor
+	lease    time.Duration // if it is not lease
 	free     []state.LockFree
 	boot     uint32
 	limits   state.Limits
@@ -166,7 +168,7 @@ func (w *world) startLog() {
 
 func (w *world) config() state.Config {
 	return state.Config{
-		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Tracking: w.tracking,
+		Lease: cmp.Or(w.lease, lease), Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Tracking: w.tracking,
 		FairFor: w.fairFor,
 		Event: func(e state.Event) {
 			w.events = append(w.events, e)

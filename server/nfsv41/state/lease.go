@@ -3,7 +3,7 @@ package state
 import "time"
 
 // Expire does what is due: it is to be called each second, or, after it has returned true, when there is
-// something in Due, and in a third of the lease at the latest.
+// something in Due, and in some seconds at the latest.
 func (s *State) Expire() (rest bool) {
 	now := s.cfg.Now()
 	s.mu.Lock()

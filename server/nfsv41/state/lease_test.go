@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -274,5 +275,83 @@ func TestCourtesyEnds(t *testing.T) {
 	w.want(e, state.ErrBadSession)
 	if w.saw(state.ClientExpired) != 1 || len(w.tracking.list) != 0 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.list)
+	}
+}
+
+// A client has the lease that it was told, though the next process has a shorter one: it asks again only when it makes a
+// session. One that the process before did not note was 30 seconds. A longer one is for all at once.
+func TestLeaseChanges(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		told, next time.Duration
+		unsaid     bool
+		want       time.Duration
+	}{
+		{"shorter", 40 * time.Second, 10 * time.Second, false, 40 * time.Second},
+		{"longer", 10 * time.Second, 40 * time.Second, false, 40 * time.Second},
+		{"shorter, of an older podnas", 30 * time.Second, 10 * time.Second, true, 30 * time.Second},
+		{"longer than any", 3 * time.Hour, 10 * time.Second, false, state.LongestLease},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, state.Limits{})
+			w.lease = tt.told
+			w.crash()
+			old := w.ready("old", 1)
+			_, e := old.open("x", 1, state.Read, state.Both)
+			w.want(e, state.OK)
+			left := w.save()
+			if tt.unsaid {
+				records, _, _ := state.CutFrame(left)
+				left = state.AppendFrame(nil, bytes.Replace(records, []byte(`"lease":30000000000`), []byte(`"other":30000000000`), 1))
+			}
+			w.lease = tt.next
+			if err := w.restore(left, noFile); err != nil {
+				t.Fatal(err)
+			}
+			_, e = old.renew() // it has returned
+			w.want(e, state.OK)
+			_, e = w.ready("new", 1).open("x", 2, state.Read, state.Both)
+			w.want(e, state.OK)
+			other := w.ready("other", 1)
+			wait := func(f int, lease time.Duration) {
+				t.Helper()
+				w.pass(lease)
+				_, e = other.renew()
+				w.want(e, state.OK)
+				_, e = other.open("x", f, state.Read, 0)
+				w.want(e, state.ErrShareDenied)
+				w.pass(1)
+				_, e = other.open("x", f, state.Read, 0)
+				w.want(e, state.OK)
+				w.pass(-lease - 1)
+			}
+			wait(2, tt.next)
+			wait(1, tt.want)
+			w.ok()
+		})
+	}
+}
+
+// The grace period is two leases of the longest that one of those was told who may reclaim.
+func TestGraceOfLongerLease(t *testing.T) {
+	for _, tt := range []struct{ told, next, want time.Duration }{
+		{10 * time.Second, 10 * time.Second, 20 * time.Second},
+		{20 * time.Second, 10 * time.Second, 40 * time.Second},
+		{10 * time.Second, 20 * time.Second, 40 * time.Second},
+		{0, 10 * time.Second, time.Minute}, // it is not known
+		{3 * time.Hour, 10 * time.Second, 2 * state.LongestLease},
+	} {
+		w := newWorld(t, state.Limits{})
+		w.lease = tt.next
+		w.State = state.New(w.config())
+		most := w.BeginGrace([]state.TrackedClient{{ClientID: 1, Owner: "a", Lease: time.Second}, {ClientID: 2, Owner: "b", Lease: tt.told}})
+		w.pass(tt.want - 1)
+		w.Expire()
+		early := !w.InGrace()
+		w.pass(1)
+		w.Expire()
+		if most != tt.want || early || w.InGrace() {
+			t.Errorf("told %s, then %s: at most %s, too early %t, still %t; want %s", tt.told, tt.next, most, early, w.InGrace(), tt.want)
+		}
 	}
 }

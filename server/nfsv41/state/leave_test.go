@@ -125,10 +125,10 @@ func TestRestoreGrace(t *testing.T) {
 	if !w.InGrace() {
 		t.Fatal("the grace period has ended")
 	}
-	w.pass(lease/2 + 1)
+	w.pass(3*lease/2 + 1)
 	w.Expire()
 	if w.InGrace() {
-		t.Error("the grace period lasts for more than a lease")
+		t.Error("the grace period lasts for more than two leases")
 	}
 }
 

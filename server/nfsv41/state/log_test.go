@@ -321,7 +321,7 @@ func TestLogAndTracking(t *testing.T) {
 		opens    int
 	}{
 		{"before it is added", logs[0], others, 1},
-		{"before it is removed", logs[1], append(others, state.TrackedClient{n.c.ID(), "node"}), 2},
+		{"before it is removed", logs[1], append(others, state.TrackedClient{ClientID: n.c.ID(), Owner: "node", Address: "10.0.0.1", Lease: lease}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := replay(w.config(), tt.log)
@@ -372,7 +372,7 @@ func TestLogGrace(t *testing.T) {
 	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.tracking.owners()) != 2 {
 		t.Errorf("%+v, client tracking %v", got, w.tracking.owners())
 	}
-	w.pass(lease + 1)
+	w.pass(2*lease + 1)
 	w.Expire()
 	if w.InGrace() {
 		t.Error("the grace period has not ended")

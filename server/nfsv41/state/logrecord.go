@@ -49,6 +49,7 @@ type clientRecord struct {
 	Recorded  bool            `json:"recorded"`
 	Complete  bool            `json:"complete"`
 	CreateSeq uint32          `json:"createSeq"`
+	Lease     time.Duration   `json:"lease,omitempty"`   // none: leaseUnsaid
 	Earlier   []earlierRecord `json:"earlier,omitempty"` // of the owner's confirmed record
 
 	// Of a process that has left:
@@ -154,6 +155,14 @@ type awaitedRecord struct {
 	Owner   []byte   `json:"owner"`
 	Entries []uint64 `json:"entries"` // client IDs in the client tracking
 	Done    bool     `json:"done"`
+}
+
+// lease returns the lease that the client was told.
+func (r *clientRecord) lease() time.Duration {
+	if r.Lease == 0 {
+		return leaseUnsaid
+	}
+	return r.Lease
 }
 
 func (r *record) append(b []byte) []byte {

@@ -389,7 +389,7 @@ func (m *model) expire(courtesy time.Duration) {
 func (m *model) crash() {
 	m.clients, m.opens, m.grace = nil, nil, nil
 	if len(m.tracking) > 0 {
-		m.grace = &mGrace{until: m.now.Add(lease), old: map[uint64]string{}, awaited: map[string]bool{}}
+		m.grace = &mGrace{until: m.now.Add(2 * lease), old: map[uint64]string{}, awaited: map[string]bool{}}
 		for id, owner := range m.tracking {
 			m.grace.old[id] = owner
 			m.grace.awaited[owner] = true

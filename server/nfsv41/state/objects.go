@@ -21,6 +21,7 @@ type Client struct {
 	principal Principal
 	minor     uint32 // version of its EXCHANGE_ID
 	since     time.Time
+	lease     time.Duration // that it was told, or a longer one
 
 	home   *address         // where it came from first
 	index  int              // in sessions.list
@@ -59,6 +60,11 @@ func (c *Client) ID() uint64 { return c.id }
 
 // Owner returns the co_ownerid: any bytes.
 func (c *Client) Owner() string { return c.owner }
+
+// tracked is the client's entry in the client tracking.
+func (c *Client) tracked() TrackedClient {
+	return TrackedClient{ClientID: c.id, Owner: c.owner, Address: host(c.address), Lease: c.lease}
+}
 
 // usable says whether a request that has c in hand may go on.
 func (c *Client) usable() Error {

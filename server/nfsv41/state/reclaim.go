@@ -1,15 +1,29 @@
 package state
 
+import (
+	"cmp"
+	"time"
+)
+
+// graceLeases is how many leases a grace period lasts, of the longest that somebody was told whom it waits for. RFC 8881
+// section 8.4.2.1 wants one, so that whoever is well notices the restart when it renews its lease. Linux renews it after two
+// thirds of it; if its connection goes nowhere then, as after the death of a node, Linux begins another one a lease later.
+const graceLeases = 2
+
 // BeginGrace begins a grace period with the client tracking that was found on the disk. It is
-// called once, before any client and StartLog. Without client tracking there is no grace period.
-func (s *State) BeginGrace(tracking []TrackedClient) {
+// called once, before any client and StartLog. It returns how long it lasts at most. Without client tracking there is none.
+func (s *State) BeginGrace(tracking []TrackedClient) (most time.Duration) {
 	if len(tracking) == 0 {
-		return
+		return 0
 	}
 	s.mu.Lock()
 	defer s.unlock()
 	g := &s.grace
-	g.start(s.cfg.Lease)
+	longest := s.cfg.Lease
+	for i := range tracking {
+		longest = max(longest, min(cmp.Or(tracking[i].Lease, leaseUnsaid), LongestLease))
+	}
+	g.start(graceLeases * longest)
 	for _, e := range tracking {
 		w := g.owners[e.Owner]
 		if w == nil {
@@ -18,6 +32,7 @@ func (s *State) BeginGrace(tracking []TrackedClient) {
 		w.entries = append(w.entries, e)
 	}
 	s.graced.Store(true)
+	return graceLeases * longest
 }
 
 // InGrace reports whether the grace period lasts.

@@ -111,13 +111,13 @@ func (p *Replay) grace(r *record) error {
 	g := &s.grace
 	switch {
 	case r.Grace != nil:
-		g.start(min(max(0, r.Grace.Left), s.cfg.Lease))
+		g.start(min(max(0, r.Grace.Left), graceLeases*LongestLease))
 	case r.Awaited != nil && g.active:
 		owner := string(r.Awaited.Owner)
 		g.forget(owner)
 		w := g.await(owner)
 		for _, id := range r.Awaited.Entries {
-			w.entries = append(w.entries, TrackedClient{id, owner})
+			w.entries = append(w.entries, TrackedClient{ClientID: id, Owner: owner})
 		}
 		if r.Awaited.Done {
 			g.reclaimed(owner)
@@ -153,6 +153,7 @@ func (p *Replay) client(r *clientRecord) error {
 		c = &Client{
 			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: max(1, r.Minor), since: r.Since,
 			address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
+			lease: max(s.cfg.Lease, min(r.lease(), LongestLease)),
 		}
 		*place = c
 		s.sessions.owners[owner] = rec
@@ -410,7 +411,7 @@ func (p *Replay) addWaiters() error {
 func (s *State) allTrackedLocked() (list []TrackedClient) {
 	for _, c := range s.sessions.list {
 		if c.recorded {
-			list = append(list, TrackedClient{c.id, c.owner})
+			list = append(list, c.tracked())
 		}
 	}
 	for _, w := range s.grace.owners {

@@ -7,7 +7,8 @@ import (
 
 // Config says what a State needs.
 type Config struct {
-	// Lease is how long a client may be silent, RFC 8881 section 8.3.
+	// Lease is how long a client may be silent, RFC 8881 section 8.3: LongestLease at most. One that was told a longer one
+	// by the process before keeps that.
 	Lease time.Duration
 	// Courtesy is how long the state of a silent client is kept while nobody else
 	// wants it; 24 hours if zero.
@@ -60,6 +61,12 @@ type Limits struct {
 	MinMessageSize uint32 // less is ErrTooSmall
 }
 
+// LongestLease bounds a lease.
+const LongestLease = 2 * time.Minute
+
+// leaseUnsaid is the lease that a client was told by a podnas that does not say which: it had no other.
+const leaseUnsaid = 30 * time.Second
+
 // OwnerMax is NFS4_OPAQUE_LIMIT, RFC 8881 section 3.1.
 const OwnerMax = 1024
 
@@ -76,7 +83,9 @@ type Tracking interface {
 // TrackedClient is one client of the client tracking.
 type TrackedClient struct {
 	ClientID uint64
-	Owner    string // co_ownerid: any bytes
+	Owner    string        // co_ownerid: any bytes
+	Address  string        // IP address from which it came; empty: not known
+	Lease    time.Duration // that it was told; zero: not known
 }
 
 // Principal is who sent a request. Clients and sessions belong to the principal
