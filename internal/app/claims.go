@@ -61,6 +61,7 @@ func (a *App) newClaims() (*claims, error) {
 	made := make(chan struct{})
 	working.SharedNames = sharedNames(a.nfs.NFS4())
 	working.DiskLost = a.diskLost
+	working.Grace = grace(a.nfs.NFS4())
 	working.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return controller.Run(ctx, working) }
 	reconciler := working.Reconciler

@@ -86,6 +86,19 @@ func sharedNames(served *nfsv41.Server) func() []controller.SharedName {
 	}
 }
 
+// grace returns what the server waits for after a crash, nil if version 4 is not served.
+func grace(served *nfsv41.Server) *controller.Grace {
+	if served == nil {
+		return nil
+	}
+	return &controller.Grace{Lasts: served.InGrace, Excuse: served.Excuse, Awaited: func() (all []controller.AwaitedClient) {
+		for _, c := range served.Awaited() {
+			all = append(all, controller.AwaitedClient(c))
+		}
+		return all
+	}}
+}
+
 // stateLogFailed returns what tells why the log of --state-log was given up.
 func stateLogFailed(served *nfsv41.Server) func() error {
 	if served == nil {

@@ -97,6 +97,8 @@ type Config struct {
 	SharedNames func() []SharedName
 	// DiskLost returns why clients get no answers, as the disk may be lost, or nil, for an event on the pod. It may be nil.
 	DiskLost func() error
+	// Grace is what the server waits for after a crash; nil: nothing.
+	Grace *Grace
 	// Made, if not nil, is called when others may start to use the Client, see
 	// newWorkers.
 	Made func()
@@ -220,6 +222,7 @@ type workers struct {
 	use          *inUse
 	shared       *sharedNames
 	lost         *lostDisk
+	away         *outOfService
 	snapshots    *snapshots.Controller // nil: VolumeSnapshots are not served
 	pod          *pod
 }
@@ -299,6 +302,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		lost:   &lostDisk{err: cfg.DiskLost, pod: own},
+		away:   &outOfService{client: cfg.Client, grace: cfg.Grace, period: outOfServicePeriod, log: cfg.Log},
 		pod:    own,
 	}, nil
 }
@@ -329,6 +333,8 @@ func withoutManagers(object any) (any, error) {
 // run works until ctx ends. The library's Run does not return then, although its
 // work ends: its goroutine is abandoned.
 func (w *workers) run(ctx context.Context) {
+	var working sync.WaitGroup
+	working.Go(func() { w.away.run(ctx) }) // clients wait for it
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
 	// Started last, because reports of a failed mount need its volume, and not waited
@@ -336,7 +342,6 @@ func (w *workers) run(ctx context.Context) {
 	w.mounts.Start(ctx.Done())
 	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Provisioner.Name, "workers", w.cfg.Workers)
 	go w.provisioning.Run(ctx)
-	var working sync.WaitGroup
 	for range w.cfg.Workers {
 		working.Go(func() { w.expand.work(ctx) })
 	}

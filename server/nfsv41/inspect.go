@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
@@ -17,6 +18,35 @@ func (s *Server) Totals() Totals { return s.events.totals() }
 
 // Snapshot returns who has what: of opens and locks at most limit each.
 func (s *Server) Snapshot(limit int) state.Snapshot { return s.state.Snapshot(limit) }
+
+// AwaitedClient is a client for which the grace period waits.
+type AwaitedClient struct {
+	Owner     string
+	Host      string       // what the client calls itself; empty: that is not known
+	Addresses []netip.Addr // from which it came; one is invalid if it is not known
+}
+
+// Awaited returns the clients for which the grace period waits, and which have not come yet.
+func (s *Server) Awaited() (clients []AwaitedClient) {
+	at := map[string]int{}
+	for _, e := range s.state.Awaited() {
+		i, ok := at[e.Owner]
+		if !ok {
+			i = len(clients)
+			at[e.Owner] = i
+			clients = append(clients, AwaitedClient{Owner: e.Owner, Host: state.Host(e.Owner)})
+		}
+		address, _ := netip.ParseAddr(e.Address) // invalid with an error
+		clients[i].Addresses = append(clients[i].Addresses, address)
+	}
+	return clients
+}
+
+// Excuse has the grace period not wait for clients, by their owners, whose nodes are out of service.
+func (s *Server) Excuse(owners ...string) { s.state.Excuse(owners...) }
+
+// InGrace reports whether the grace period lasts.
+func (s *Server) InGrace() bool { return s.state.InGrace() }
 
 // File returns the name and the inode number of a file that some client has open. The name
 // is its path in its volume, where the kernel knows that. If nobody has it open any more,

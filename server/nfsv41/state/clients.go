@@ -101,6 +101,12 @@ func (t *sessions) confirm(c *Client) {
 	t.leaveUnconfirmed(c)
 }
 
+// hasCome reports whether an owner has a confirmed client.
+func (t *sessions) hasCome(owner string) bool {
+	rec := t.owners[owner]
+	return rec != nil && rec.confirmed != nil
+}
+
 // purging reports whether it is with this verifier, all ones, that Linux has a server forget what
 // it had: after it lost its state, it comes once with it, and then again with its own.
 func purging(verifier [8]byte) bool { return binary.BigEndian.Uint64(verifier[:]) == math.MaxUint64 }

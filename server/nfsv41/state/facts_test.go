@@ -41,7 +41,7 @@ func (l Left) Differs(want Left) error {
 
 // facts are what a log says, and with all what a process leaves that is meant to end, but for the waiters.
 func (s *State) facts(all bool) []string {
-	list := []string{fmt.Sprintf("next stateid %d, in grace %t, %d awaited", s.opens.next, s.grace.active, len(s.grace.missing))}
+	list := []string{fmt.Sprintf("next stateid %d, in grace %t", s.opens.next, s.grace.active)}
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for owner, w := range s.grace.owners {
 		var entries []uint64

@@ -32,7 +32,7 @@ func TestFormat1(t *testing.T) {
 	all := w.WhatIsLeft()
 	facts := slices.Concat(all.Facts, all.Waits)
 	for _, want := range []string{
-		"next stateid 6, in grace true, 2 awaited",
+		"next stateid 6, in grace true",
 		`"holder" may reclaim true by [bc8cc7a5b7d7900c]`,
 		`client 6718be3270433b75 of "holder", verifier 0000000000000001, {1 0 node}, since 2023-11-14 22:13:20 +0000 UTC, confirmed true, recorded true, complete true, sequence 1, earlier [{[0 0 0 0 0 0 0 9] 10.0.0.9:700}], minor version 1`,
 		`client 6718be3270433b75 was told {ID:[91 15 238 135 195 52 248 114 140 118 245 7 12 251 20 204] Seq:1`,

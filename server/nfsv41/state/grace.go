@@ -14,7 +14,7 @@ type grace struct {
 	ending  bool // its entries are being removed
 	until   time.Time
 	owners  map[string]*awaited
-	missing map[string]int // of owners: how many are not done, by the names of their nodes
+	missing map[string]int // of owners: how many are waited for, by the names of their nodes
 }
 
 // start begins it, without owners.
@@ -32,6 +32,7 @@ func (g *grace) over() {
 type awaited struct {
 	entries []TrackedClient
 	done    bool // its client has said RECLAIM_COMPLETE
+	excused bool // nobody waits for it: Excuse
 }
 
 // await adds an owner that is not done.
@@ -82,16 +83,34 @@ func (g *grace) reclaimed(owner string) bool {
 	if w == nil || w.done {
 		return false
 	}
-	w.done = true
-	g.notMissing(owner)
+	if w.done = true; !w.excused {
+		g.notMissing(owner)
+	}
 	return true
+}
+
+// excuse has nobody wait for an owner any more. It may still reclaim.
+func (g *grace) excuse(owner string) {
+	if w := g.owners[owner]; w != nil && !w.done && !w.excused {
+		w.excused = true
+		g.notMissing(owner)
+	}
+}
+
+// came has an owner be waited for that was excused, as it is there after all.
+func (g *grace) came(owner string) {
+	if w := g.owners[owner]; w != nil && !w.done && w.excused {
+		w.excused = false
+		node, _ := Node(owner)
+		g.missing[node]++
+	}
 }
 
 // forget takes an owner off the list of those who may reclaim. Its entries are no
 // longer on the disk.
 func (g *grace) forget(owner string) {
 	if w := g.owners[owner]; w != nil {
-		if !w.done {
+		if !w.done && !w.excused {
 			g.notMissing(owner)
 		}
 		delete(g.owners, owner)

@@ -143,6 +143,80 @@ func TestGraceEndsWithTime(t *testing.T) {
 	late.mustOpen("x", 1)
 }
 
+// Who is excused is not waited for. Who comes nevertheless is waited for again, and may reclaim; the others can have what the rest
+// had only when the client tracking says so.
+func TestExcused(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	for _, owner := range []string{"well", "dead", "rises"} {
+		w.ready(owner, 1).mustOpen("x", 1)
+	}
+	w.Excuse("well") // there is no grace period
+	w.crash()
+	awaited := func(want ...string) {
+		t.Helper()
+		var owners []string
+		for _, e := range w.Awaited() {
+			owners = append(owners, e.Owner)
+			if e.Address != "10.0.0.1" {
+				t.Errorf("the address of %s is %q", e.Owner, e.Address)
+			}
+		}
+		slices.Sort(owners)
+		if !slices.Equal(owners, want) {
+			t.Errorf("awaited are %v, want %v", owners, want)
+		}
+		w.ok()
+	}
+	awaited("dead", "rises", "well")
+	for range 2 {
+		w.Excuse("dead", "rises", "nobody")
+	}
+	awaited("well")
+	well, rises := w.join("well", 1), w.join("rises", 1)
+	awaited()
+	w.Excuse("rises", "well") // they have come
+	_, e := rises.reclaim("x", 1)
+	w.want(e, state.OK)
+	w.want(w.ReclaimComplete(well.c, false), state.OK)
+	w.Excuse("rises")
+	if !w.InGrace() {
+		t.Fatal("one who reclaims is not waited for")
+	}
+	w.tracking.before = func(add bool, e state.TrackedClient) {
+		if !add && e.Owner == "dead" {
+			_, e := well.open("x", 2, state.Read, 0)
+			w.want(e, state.ErrGrace)
+		}
+	}
+	w.want(w.ReclaimComplete(rises.c, false), state.OK)
+	w.tracking.before = nil
+	w.ok()
+	if got := w.tracking.owners(); w.InGrace() || !slices.Equal(got, []string{"rises"}) {
+		t.Errorf("in grace %t, client tracking %v", w.InGrace(), got)
+	}
+	dead := w.join("dead", 1)
+	_, e = dead.reclaim("x", 1)
+	w.want(e, state.ErrNoGrace)
+	w.want(w.ReclaimComplete(dead.c, false), state.OK)
+}
+
+// If all are excused, the grace period is over at once, unless the disk can't forget them.
+func TestAllExcused(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	w.ready("dead", 1).mustOpen("x", 1)
+	w.crash()
+	w.tracking.err = errors.New("disk")
+	w.Excuse("dead")
+	if !w.InGrace() {
+		t.Fatal("the client could reclaim after the next crash what others have")
+	}
+	w.tracking.err = nil
+	w.Expire()
+	if w.InGrace() || len(w.tracking.list) > 0 {
+		t.Errorf("in grace %t, client tracking %v", w.InGrace(), w.tracking.list)
+	}
+}
+
 // A crash in the grace forgets neither those who have reclaimed nor those who have
 // not.
 func TestSecondCrash(t *testing.T) {

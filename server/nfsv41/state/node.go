@@ -21,6 +21,16 @@ func Node(owner string) (name, version string) {
 	return linux + minor[1:], "4." + minor[:1]
 }
 
+// Host returns the host name that Linux has in the owner, after nfs4_unique_id if there is one; empty for any other owner.
+func Host(owner string) string {
+	name, version := Node(owner)
+	if version == "" {
+		return ""
+	}
+	host := name[strings.LastIndexByte(name, ' ')+1:]
+	return host[strings.LastIndexByte(host, '/')+1:]
+}
+
 // Nodes returns the clients of each node, by the nodes' names. Clients of one name are one node if they have one verifier, which
 // is the time at which Linux's network began, whatever the minor version, or come from one IP address.
 func Nodes(clients []ClientInfo) [][]ClientInfo {

@@ -36,6 +36,17 @@ func TestNode(t *testing.T) {
 	}
 }
 
+func TestHost(t *testing.T) {
+	for owner, want := range map[string]string{
+		"Linux NFSv4.1 node1": "node1", "Linux NFSv4.2 machine-1/node1": "node1", "Linux NFSv4.2 a/b/node1.example.org": "node1.example.org",
+		"Linux NFSv4.2 with spaces": "spaces", "Linux NFSv4.2 node1/": "", "Linux NFSv4.0 node1": "", "FreeBSD node1": "", "node1": "", "": "",
+	} {
+		if got := state.Host(owner); got != want {
+			t.Errorf("%q is on %q, want %q", owner, got, want)
+		}
+	}
+}
+
 // Whatever a client calls itself, a name is the owner, or the owner without its minor version.
 func FuzzNode(f *testing.F) {
 	for _, tt := range nodeNames {

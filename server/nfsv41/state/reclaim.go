@@ -38,6 +38,31 @@ func (s *State) BeginGrace(tracking []TrackedClient) (most time.Duration) {
 // InGrace reports whether the grace period lasts.
 func (s *State) InGrace() bool { return s.graced.Load() }
 
+// Awaited returns the entries of the client tracking of all for whom the grace period waits, and who have not come yet.
+func (s *State) Awaited() (entries []TrackedClient) {
+	s.mu.Lock()
+	defer s.unlock()
+	for owner, w := range s.grace.owners {
+		if !w.done && !w.excused && !s.sessions.hasCome(owner) {
+			entries = append(entries, w.entries...)
+		}
+	}
+	return entries
+}
+
+// Excuse has the grace period not wait for owners, whose nodes can't come. Who has come is waited for all the same, and
+// each may reclaim until the grace period ends.
+func (s *State) Excuse(owners ...string) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, owner := range owners {
+		if !s.sessions.hasCome(owner) {
+			s.grace.excuse(owner)
+		}
+	}
+	s.tryEndGraceLocked()
+}
+
 // ReclaimComplete is RECLAIM_COMPLETE, RFC 8881 section 18.51. oneFS is
 // rca_one_fs: it is about a file system that has moved, and ends nothing.
 func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {

@@ -42,6 +42,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		}
 		if !c.confirmed {
 			s.sessions.confirm(c)
+			s.grace.came(c.owner)
 			if !returned { // else dismissLocked has told
 				s.event(c.event(ClientCame))
 			}
