@@ -127,8 +127,8 @@ func target4(t *testing.T, dir string, way way4) nfstest4.Target {
 			end(t)
 			i.start(t)
 		},
-		Handover: func(t *testing.T) {
-			if err := i.stop(); err != nil {
+		Handover: func(t *testing.T) { // to another node, where nothing is but the disk
+			if err := errors.Join(i.stop(), os.RemoveAll(cfg.StateLog)); err != nil {
 				t.Error(err)
 			}
 			i.start(t)

@@ -157,6 +157,74 @@ func TestHandoverKilled(t *testing.T) {
 	goesOn(l.start(), "which has died", 0)
 }
 
+// A process that ends may go on another node, where the log in memory of the one before is not: what is on the disk is enough, once.
+// If it, or the next one, is killed on the way, that is used as long as nobody has begun to serve, and else clients reclaim.
+func TestHandoverMoves(t *testing.T) {
+	const reclaims, goes = "may reclaim", "go on with what they have open and locked"
+	for _, tt := range []struct {
+		name string
+		// end ends a server, whose client has a file open. Then there is another server, with a log in another folder.
+		end  func(l *life, s *nfsv41.Server)
+		says string
+	}{
+		{"ended", func(_ *life, s *nfsv41.Server) { s.Stop() }, goes},
+		{"killed before", func(*life, *nfsv41.Server) {}, reclaims},
+		{"killed while it wrote", func(l *life, _ *nfsv41.Server) {
+			l.do(os.WriteFile(filepath.Join(l.cfg.Tracking, "new-"+nfsv41.HandoverFile), []byte("half"), 0o600))
+		}, reclaims},
+		{"killed after", func(l *life, s *nfsv41.Server) { l.do(s.HandOver()) }, goes},
+		{"the next one is killed before it begins", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			l.move(0)
+		}, goes},
+		{"the next one is killed with a log", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			l.move(1)
+		}, goes},
+		{"the next one is killed when it has begun", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			l.move(2)
+		}, reclaims},
+		{"the next one is killed when it serves", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			l.move(3)
+		}, reclaims},
+		{"the next one ends", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			l.move(3).Stop()
+		}, goes},
+		{"it comes from a copy of the disk", func(l *life, s *nfsv41.Server) {
+			s.Stop()
+			left, err := os.ReadFile(filepath.Join(l.cfg.Tracking, nfsv41.HandoverFile))
+			l.do(err)
+			l.move(3)
+			l.do(os.WriteFile(filepath.Join(l.cfg.Tracking, nfsv41.HandoverFile), left, 0o600))
+		}, reclaims},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLife(t)
+			s := l.start()
+			l.open(s, "one")
+			tt.end(l, s)
+			s = l.move(3)
+			if n := s.State().Counts(); n.InGrace != (tt.says == reclaims) || n.Opens == 1 == n.InGrace || s.WentOn() || !strings.Contains(l.said.String(), tt.says) {
+				t.Errorf("%+v; it says %s", n, l.said)
+			}
+		})
+	}
+}
+
+// move starts a server on another node, until a step of Begin.
+func (l *life) move(steps int) *nfsv41.Server {
+	l.t.Helper()
+	l.cfg.StateLog = l.t.TempDir()
+	l.said.Reset()
+	s, err := nfsv41.New(l.cfg)
+	l.do(err)
+	l.do(s.BeginUntil(steps))
+	return s
+}
+
 // entries are the files of the list.
 func entries(l *life) (names []string) {
 	paths, err := filepath.Glob(filepath.Join(l.cfg.Tracking, "*.json"))

@@ -75,6 +75,25 @@ func TestRestartUnderLocks(t *testing.T) {
 	}
 }
 
+// TestMoveUnderLocks is a planned end under locks, after which podnas is on another node: the disk is unmounted and mounted, and
+// nothing else is there that the process before had. Nobody reclaims anything, and who waits for a lock goes on waiting.
+func TestMoveUnderLocks(t *testing.T) {
+	disk, log := newMappedDisk(t, 1<<30), filepath.Join(t.TempDir(), "log")
+	a, pv, nodes := twoNodesOf(t, settings{root: disk.dir, stateLog: log})
+	waits := waitsAllTheTime(t, nodes)
+	underLocks(t, a, pv, nodes, 3, func() {
+		a.stop()
+		disk.remount()
+		if err := os.RemoveAll(log); err != nil {
+			t.Error(err)
+		}
+	})
+	waits()
+	if out := a.output(); bytes.Contains(out, []byte("may reclaim")) || bytes.Contains(out, []byte("had died")) || !bytes.Contains(out, []byte("go on with what they have")) {
+		t.Errorf("clients had to reclaim what they had; the last podnas says\n%s", out)
+	}
+}
+
 // waitsAllTheTime has the second node wait for what the first one has locked, until the function
 // is called that it returns.
 func waitsAllTheTime(t *testing.T, nodes [2]*node) func() {

@@ -68,6 +68,7 @@ var only4 = map[string]string{
 	"TestNodeCutOff":         "leases",
 	"TestKillUnderLocks":     "locks that are reclaimed",
 	"TestRestartUnderLocks":  "locks that are handed over",
+	"TestMoveUnderLocks":     "locks that are handed over",
 	"TestChaos":              "locks between nodes",
 	"TestCutAtAnyFlush":      "clients with state, and both versions at once",
 	"TestFaultyDiskTwoNodes": "two nodes",
