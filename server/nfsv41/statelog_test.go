@@ -62,7 +62,18 @@ func (l *life) start() *nfsv41.Server {
 // open has a client with a file open.
 func (l *life) open(s *nfsv41.Server, name string) {
 	l.t.Helper()
-	id, status := s.State().ExchangeID(state.ExchangeIDArgs{Owner: []byte(name)})
+	l.openFrom(s, name, "", name)
+}
+
+// openFrom has a client from an address with a file open.
+func (l *life) openFrom(s *nfsv41.Server, client, address, name string) {
+	l.t.Helper()
+	args := state.ExchangeIDArgs{Owner: []byte(client)}
+	if address != "" {
+		conn := comesFrom(address)
+		args.Conn = &conn
+	}
+	id, status := s.State().ExchangeID(args)
 	l.ok(status)
 	channel := state.Channel{MaxRequest: 1 << 16, MaxResponse: 1 << 16, MaxOps: 8, MaxSlots: 1}
 	session, status := s.State().CreateSession(state.CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq, Fore: channel, Back: channel})
