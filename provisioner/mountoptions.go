@@ -56,25 +56,42 @@ func checkMountOptions(options []string) (version string, problems []string) {
 	return version, problems
 }
 
-// chooseVersion returns an error if this podnas does not serve what a class's mount
+// chooseOptions returns an error if this podnas does not serve what a class's mount
 // options ask for. A class that names no version, and sets nothing that only version 3 has, gets
 // 4.2 where that is served: its locks hold between nodes, and programs copy without sending data.
 // The choice is one of the class's mount options from then on, and so goes into the volume's record,
 // where no version stands for 3: a PersistentVolume that is written again is the same, whatever
 // podnas serves by then.
-func (p *Provisioner) chooseVersion(class *parameters) error {
+func (p *Provisioner) chooseOptions(class *parameters) error {
 	if p.NoNFS4 == nil {
 		if class.version == "" && !slices.ContainsFunc(class.mountOptions, mountoption.OnlyVersion3) {
 			class.version = "4.2"
 			class.mountOptions = append([]string{"nfsvers=4.2"}, class.mountOptions...)
 		}
-		return nil
 	}
 	if !mountoption.Is4(class.version) {
+		class.mountOptions = append(class.mountOptions, timeouts3(class.mountOptions)...)
+		return nil
+	}
+	if p.NoNFS4 == nil {
 		return nil
 	}
 	at := slices.IndexFunc(class.mountOptions, func(option string) bool { return mountoption.Subject(option) == "nfsvers" })
 	return fmt.Errorf("mount option %s: %w; use nfsvers=3, or remove it", class.mountOptions[at], p.NoNFS4)
+}
+
+// timeouts3 returns the timeouts for volumes of version 3. A mount waits timeo tenths of a second, and retrans times more, before
+// Linux gives up a connection that no longer answers: 30 s, and 180 without them (docs/internals/restarts.md says where this helps). With
+// hard, which is the default, programs wait on. A class that has one of the two, or soft, keeps what it has. They go into the
+// volume's record, so a volume that is there already keeps its options.
+func timeouts3(options []string) []string {
+	own := slices.ContainsFunc(options, func(option string) bool {
+		return slices.Contains([]string{"timeo", "retrans", "soft", "softerr"}, mountoption.Subject(option))
+	})
+	if own {
+		return nil
+	}
+	return []string{"timeo=100", "retrans=2"}
 }
 
 // MountVersion returns the version of NFS that a volume's PersistentVolume asks for: 4.2, 4.1, 4 (the highest
@@ -113,12 +130,12 @@ func ClassMountOptions(class *storagev1.StorageClass) []string {
 	return p.mountOptions
 }
 
-// parseClass parses a StorageClass, refuses what this podnas does not serve, and chooses the
-// version of NFS.
+// parseClass parses a StorageClass, refuses what this podnas does not serve, and chooses what it
+// leaves open.
 func (p *Provisioner) parseClass(class *storagev1.StorageClass) (parameters, error) {
 	params, err := parseClass(class)
 	if err == nil {
-		err = p.chooseVersion(&params)
+		err = p.chooseOptions(&params)
 	}
 	return params, err
 }

@@ -192,6 +192,7 @@ func TestProvisionVersion4(t *testing.T) {
 // version 3 has; and a volume keeps what it got.
 func TestVersionChosen(t *testing.T) {
 	const four, three = "proto=tcp,port=2049,nfsvers=4.2", "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"
+	const timeouts = ",timeo=100,retrans=2"
 	off := errors.New("NFSv4.1 is turned off by --nfs4=false")
 	for name, tt := range map[string]struct {
 		class  []string
@@ -202,10 +203,14 @@ func TestVersionChosen(t *testing.T) {
 		"served-hard":         {[]string{"hard"}, nil, four + ",hard"},
 		"version-4.2":         {[]string{"nfsvers=4.2"}, nil, four},
 		"version-4.1":         {[]string{"nfsvers=4.1"}, nil, "proto=tcp,port=2049,nfsvers=4.1"},
-		"not-served":          {nil, off, three},
-		"version-3":           {[]string{"nfsvers=3"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",nfsvers=3"},
-		"of-version-3":        {[]string{"nolock"}, nil, three},
-		"of-version-3-either": {[]string{"nolock"}, off, three},
+		"not-served":          {nil, off, three + timeouts},
+		"version-3":           {[]string{"nfsvers=3"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",nfsvers=3" + timeouts},
+		"version-3-timeo":     {[]string{"v3", "timeo=50"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",v3,timeo=50"},
+		"version-3-retrans":   {[]string{"v3", "retrans=5"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",v3,retrans=5"},
+		"version-3-soft":      {[]string{"v3", "soft"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",v3,soft"},
+		"version-3-hard":      {[]string{"v3", "hard"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",v3,hard" + timeouts},
+		"of-version-3":        {[]string{"nolock"}, nil, three + timeouts},
+		"of-version-3-either": {[]string{"nolock"}, off, three + timeouts},
 	} {
 		p, _ := newProvisioner(t)
 		p.NoNFS4 = tt.noNFS4
@@ -230,7 +235,7 @@ func TestVersionChosen(t *testing.T) {
 				}
 			}
 		}
-		_, want, _ := strings.Cut(tt.want, "nfsvers=")
+		_, want, _ := strings.Cut(strings.ReplaceAll(tt.want, ",v3", ",nfsvers=3"), "nfsvers=")
 		if want, _, _ = strings.Cut(want, ","); MountVersion(v) != want {
 			t.Errorf("%s: mounts with version %s, want %s", name, MountVersion(v), want)
 		}

@@ -117,7 +117,7 @@ func judgeOptions(options []string) doctor.Result {
 	if len(options) > 0 && !slices.Contains(options, "nolock") {
 		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs needs rpc.statd on the node, and every lock of a program fails")
 	}
-	return doctor.Good("no conflicting option; recommended: nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock")
+	return doctor.Good("no conflicting option; recommended: nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock,timeo=100,retrans=2")
 }
 
 // session is the state of the steps, which run one after the other, in both versions.

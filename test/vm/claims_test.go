@@ -62,7 +62,7 @@ func TestMountOptions(t *testing.T) {
 	a.class("tuned", "Delete", "nfsvers=3", "noatime", "rsize=65536")
 	a.claim("tuned", "tuned", "16Mi")
 	pv := a.provisioned("tuned")
-	want := []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "mountvers=3", "nolock", "noatime", "rsize=65536"}
+	want := []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "mountvers=3", "nolock", "timeo=100", "retrans=2", "noatime", "rsize=65536"}
 	for _, option := range want {
 		if !slices.Contains(pv.Spec.MountOptions, option) {
 			t.Errorf("mount options %q have no %s", pv.Spec.MountOptions, option)
