@@ -53,7 +53,7 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 	}
 	var err error
 	if cfg.NFS4 != "" {
-		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Tracking: cfg.NFS4, Lease: cfg.Lease, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
+		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Tracking: cfg.NFS4, Lease: cfg.Lease, Answering: cfg.Heartbeat.Since, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
 		if err != nil {
 			return nil, err
 		}

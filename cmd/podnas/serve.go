@@ -71,7 +71,7 @@ func newServeCommand() *cobra.Command {
 
 	f.DurationVar(&cfg.ShutdownDelay, "shutdown-delay", 0, "on SIGTERM, how long to continue to serve while not ready: in a pod, until no node\nsends new connections to it")
 	f.BoolVar(&cfg.NFS4, "nfs4", true, "serve NFSv4.1 and 4.2 beside NFSv3, with the native engine; new volumes mount with 4.2, unless\ntheir class asks for another version")
-	f.DurationVar(&cfg.Lease, "lease", server.DefaultLease, "how long a node that uses NFSv4.1 or 4.2 may be silent before others can have what it has open and\nlocked, from 5s to 2m; Linux gives up a dead connection after as long. After a death of podnas\nall wait for nodes that do not come back, for two leases at most")
+	f.DurationVar(&cfg.Lease, "lease", server.DefaultLease, "how long a node that uses NFSv4.1 or 4.2 may be silent before others can have what it has open and\nlocked, from 10s to 2m; Linux gives up a dead connection after as long. After a death of podnas\nall wait for nodes that do not come back, for two leases at most")
 	f.BoolVar(&cfg.AttrCache, "attribute-cache", true, "remember attributes of files for a second, or until a client changes them: what is changed directly\non the disk may be seen that late")
 	f.StringVar(&cfg.StateLog, "state-log", "", "folder in memory, such as one in /run or an emptyDir with medium Memory: what NFSv4.1 clients\nhave open and locked is logged there, and if podnas dies, they go on with it; empty: they\nhave to reclaim it, for which all wait up to two leases")
 	f.DurationVar(&cfg.SlowCall, "slow-call", time.Second, "log calls of clients that take this long or longer, at most ten a minute; 0: never")

@@ -29,7 +29,7 @@ func TestNewRefusesFlags(t *testing.T) {
 		"handles":     func(c *Config) { c.Handles = "names" },
 		"claims":      func(c *Config) { c.ClaimsDir = "" },
 		"index":       func(c *Config) { c.IndexMemory = 0 },
-		"short lease": func(c *Config) { c.Lease = 4 * time.Second },
+		"short lease": func(c *Config) { c.Lease = 9 * time.Second },
 		"long lease":  func(c *Config) { c.Lease = 121 * time.Second },
 		"half second": func(c *Config) { c.Lease = 7500 * time.Millisecond },
 		"overcommit":  func(c *Config) { c.Overcommit = -1 },

@@ -17,6 +17,7 @@ var errStopped = errors.New("the connection has ended")
 // permit lets replies leave.
 type permit struct {
 	until time.Duration // since Heartbeat.base
+	since time.Time     // since when replies leave
 	slept time.Duration // how long the machine has slept by then, and the clock was set
 }
 
@@ -33,12 +34,27 @@ func (h *Heartbeat) Passes() bool {
 	if h == nil {
 		return true
 	}
-	p := h.permit.Load()
+	return h.valid(h.permit.Load())
+}
+
+func (h *Heartbeat) valid(p *permit) bool {
 	if p == nil {
 		return false
 	}
 	since, slept := h.read(time.Now())
 	return since < p.until && (slept-p.slept).Abs() < jumpMax
+}
+
+// Since returns since when replies have left without a pause, which is now while they are held. Who was not answered can't be
+// blamed for silence.
+func (h *Heartbeat) Since() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	if p := h.permit.Load(); h.valid(p) {
+		return p.since
+	}
+	return time.Now()
 }
 
 // Wait returns when replies may be sent. It returns an error if that is not so for so long that the connection is to be

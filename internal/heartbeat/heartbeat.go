@@ -189,7 +189,11 @@ func (h *Heartbeat) workedLocked(began time.Time) {
 	now := time.Now()
 	if !now.Before(h.from) && !h.closed {
 		since, slept := h.read(began)
-		h.permit.Store(&permit{until: since + h.cfg.Hold, slept: slept})
+		next := &permit{until: since + h.cfg.Hold, since: now, slept: slept}
+		if before := h.permit.Load(); h.valid(before) {
+			next.since = before.since
+		}
+		h.permit.Store(next)
 		if h.again != nil {
 			close(h.again)
 			h.again = nil

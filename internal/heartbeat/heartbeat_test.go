@@ -182,9 +182,15 @@ func TestHang(t *testing.T) {
 	var f fault
 	logged := &log{}
 	h := open(t, t.TempDir(), heartbeat.Config{Overwrite: f.overwrite, Log: slog.New(slog.NewTextHandler(logged, nil))})
-	hang := make(chan struct{})
+	hang, since := make(chan struct{}), h.Since()
+	if time.Sleep(3 * every); h.Since() != since || time.Since(since) < 3*every {
+		t.Errorf("replies leave since %s, and then %s", since, h.Since())
+	}
 	f.set(nil, hang)
 	eventually(t, "replies are held", func() bool { return !h.Passes() })
+	if held := h.Since(); time.Since(held) > hold || held.Sub(since) < hold {
+		t.Errorf("while they are held, they leave since %s", held)
+	}
 	if err := h.Err(); err == nil || !strings.Contains(err.Error(), "no answer for ") {
 		t.Error(err)
 	}
@@ -215,6 +221,9 @@ func TestHang(t *testing.T) {
 		t.Error("lost yet")
 	}
 	mustDo(t, h.Wait(nil))
+	if again := h.Since(); again.Sub(since) < closing {
+		t.Errorf("after %s replies leave since %s", since, again)
+	}
 	eventually(t, "the end is logged", func() bool { return strings.Contains(logged.String(), "can be written to again") })
 	if n := strings.Count(logged.String(), "\n"); n != 2 || !strings.Contains(logged.String(), "no answer for ") {
 		t.Errorf("%d lines:\n%s", n, logged)

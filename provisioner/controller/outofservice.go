@@ -79,6 +79,7 @@ func (o *outOfService) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var owners []string
+	on := map[string]int{} // how many, by node
 	for options := (metav1.ListOptions{Limit: outOfServicePage}); ; {
 		nodes, err := o.client.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
@@ -92,7 +93,7 @@ func (o *outOfService) look(ctx context.Context) error {
 			for _, c := range awaited {
 				if c.isOn(node) {
 					owners = append(owners, c.Owner)
-					o.log.Info("controller: podnas does not wait for a client whose node is out of service", "client", c.Host, "node", node.Name)
+					on[node.Name]++
 				}
 			}
 		}
@@ -102,6 +103,9 @@ func (o *outOfService) look(ctx context.Context) error {
 	}
 	if len(owners) > 0 {
 		o.grace.Excuse(owners...)
+	}
+	for node, clients := range on {
+		o.log.Info("controller: podnas does not wait for clients on a node that is out of service", "node", node, "clients", clients)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func TestNodesNotSeen(t *testing.T) {
 		says  string
 		ends  bool // the clients are excused
 	}{
-		"it answers":       {nil, 2, 1, "does not wait for a client", true},
+		"it answers":       {nil, 2, 1, "does not wait for clients on a node", true},
 		"no grace":         {nil, 0, 0, "", false},
 		"away":             {[]error{errors.New("refused"), errors.New("refused"), errors.New("refused")}, 3, 3, "can't be looked at", false},
 		"away, then there": {[]error{errors.New("refused"), context.DeadlineExceeded}, 9, 3, "can't be looked at", true},

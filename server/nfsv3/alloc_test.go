@@ -21,6 +21,11 @@ func TestAllocations(t *testing.T) {
 		"user, server counts": newCaller(t, 1000, true),
 	} {
 		for _, call := range c.calls {
+			if call.name == "WRITE" {
+				for range 1100 { // until as many are remembered as may be
+					c.do(call.record)
+				}
+			}
 			if n := testing.AllocsPerRun(1000, func() { c.do(call.record) }); n != 0 {
 				t.Errorf("%s, %s: %v allocations", name, call.name, n)
 			}

@@ -34,6 +34,7 @@ type caller struct {
 	conn  net.Conn
 	reply []byte
 	calls []call
+	xid   uint32
 }
 
 type call struct {
@@ -107,8 +108,15 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	return c
 }
 
-// do sends a call and returns its results after the status, which is OK.
+// do sends a call, as a new one, and returns its results after the status, which is OK.
 func (c *caller) do(record []byte) []byte {
+	c.xid++
+	binary.BigEndian.PutUint32(record[4:], c.xid)
+	return c.again(record)
+}
+
+// again is do of a call that was made before.
+func (c *caller) again(record []byte) []byte {
 	if _, err := c.conn.Write(record); err != nil {
 		c.Fatal(err)
 	}
@@ -124,6 +132,33 @@ func (c *caller) do(record []byte) []byte {
 		c.Fatalf("status %d", status)
 	}
 	return c.reply[header+4 : size]
+}
+
+// TestWriteRepeated: a WRITE that the client sends again, since its reply is late, does not overwrite what was written since.
+func TestWriteRepeated(t *testing.T) {
+	c := newCaller(t, 0, false)
+	var read, write []byte
+	for _, call := range c.calls {
+		switch call.name {
+		case "READ":
+			read = call.record
+		case "WRITE":
+			write = call.record
+		}
+	}
+	offset := len(write) - 4096 - 4 - 4 - 4 - 8 // before its count, stable and the length of the data
+	binary.BigEndian.PutUint64(write[offset:], 4096)
+	first := c.do(write)
+	first = bytes.Clone(first)
+	newer := bytes.Clone(write)
+	newer[len(newer)-1] = 1
+	c.do(newer)
+	if again := c.again(write); !bytes.Equal(again, first) {
+		t.Error("the reply to the call that was repeated is another one")
+	}
+	if got := c.do(read); got[len(got)-1] != 1 {
+		t.Error("what was written later is lost")
+	}
 }
 
 func mustDo(t testing.TB, err error) {

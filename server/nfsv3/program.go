@@ -17,6 +17,8 @@ type service struct{ files *vfs.Service }
 func NewProgram(files *vfs.Service) oncrpc.Program {
 	s := &service{files}
 	repeated := newReplays().repeated
+	// A WRITE that is done again could overwrite what the client has written since. There are many: they would push the others out.
+	written := newReplays().repeated
 	return oncrpc.Program{
 		Number:  nfs3.Program,
 		Version: nfs3.Version,
@@ -28,7 +30,7 @@ func NewProgram(files *vfs.Service) oncrpc.Program {
 			nfs3.ProcAccess:      {Name: "ACCESS", Handle: s.handler((*task).access)},
 			nfs3.ProcReadlink:    {Name: "READLINK", Handle: s.handler(with((*task).readlink))},
 			nfs3.ProcRead:        {Name: "READ", Handle: s.handler((*task).read)},
-			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.handler((*task).write)},
+			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.handler((*task).write), Repeated: written},
 			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.handler((*task).create), Repeated: repeated},
 			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: s.handler(with((*task).mkdir)), Repeated: repeated},
 			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: s.handler(with((*task).symlink)), Repeated: repeated},

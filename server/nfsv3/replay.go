@@ -26,6 +26,8 @@ const (
 	replayCost  = 256
 	// replayBuckets is a power of 2. Those of a client take 8 KiB, beside replayBytes.
 	replayBuckets = replaysPerClient
+	// replayArgs is how many bytes of the arguments count: of a WRITE all but the most of its data.
+	replayArgs = 2 << 10
 	// replayAge is for how long a reply is remembered. Linux repeats a call after
 	// 10 minutes at the latest (nfs(5), timeo), and tries for a connection every 5 at
 	// least.
@@ -157,8 +159,9 @@ func (c *clientReplays) forget(seen *replay) { *c.find(seen.key) = seen.next }
 func (r *replays) key(c *oncrpc.Call) replayKey {
 	h := header{xid: c.Header.XID, proc: c.Header.Proc, flavor: c.Header.Cred.Flavor, uid: c.Cred.UID, gid: c.Cred.GID}
 	h.ngroups = uint32(copy(h.groups[:], c.Cred.Groups()))
-	args := c.Args
-	return replayKey{maphash.Comparable(r.seed, h), maphash.Bytes(r.seed, args.Rest())}
+	left := c.Args
+	args := left.Rest()
+	return replayKey{maphash.Comparable(r.seed, h), maphash.Bytes(r.seed, args[:min(len(args), replayArgs)])}
 }
 
 // answer is the one that the first call got.

@@ -37,6 +37,9 @@ type Config struct {
 
 	// Lease is how long a client may be silent, in whole seconds from ShortestLease to LongestLease; DefaultLease if zero.
 	Lease time.Duration
+	// Answering returns since when replies have left without a pause; now, while they are held. nil: always. Leases and the grace
+	// period don't run before.
+	Answering func() time.Time
 	// Removed is the directory on the disk for files that were removed while clients have them
 	// open. If it is empty, a restart ends them.
 	Removed string
@@ -73,10 +76,11 @@ type Server struct {
 }
 
 // How long a client may be silent, RFC 8881 section 8.3. Linux also takes it for how long it waits for a connection that
-// no longer answers, and renews it after two thirds: an idle node sends a call each 10 s by default.
+// no longer answers, and renews it after two thirds, at most each 5 s: an idle node sends a call each 10 s by default, and
+// is silent for up to 8.3 s with the shortest one.
 const (
 	DefaultLease  = 15 * time.Second
-	ShortestLease = 5 * time.Second
+	ShortestLease = 10 * time.Second
 	LongestLease  = state.LongestLease
 )
 
@@ -127,7 +131,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	config := state.Config{
-		Lease: s.lease, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
+		Lease: s.lease, Answering: cfg.Answering, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
@@ -145,7 +149,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.state = state.New(config)
 	if len(had) > 0 {
-		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", s.state.BeginGrace(had))
+		most := s.state.BeginGrace(had)
+		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", most)
 	}
 	return s, nil
 }

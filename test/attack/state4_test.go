@@ -294,7 +294,7 @@ var state4Attacks = []attack{
 
 // patienceMax is how long an honest client may wait at most beside these attacks, in addition to what the machine
 // itself delays: a process that only sleeps tells how long.
-const patienceMax = 50 * time.Millisecond
+const patienceMax = 100 * time.Millisecond
 
 // patiently is beside with that bound.
 func (a *assault) patiently(attack func()) {

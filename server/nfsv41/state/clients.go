@@ -142,7 +142,8 @@ func (t *sessions) leaseOver(c *Client) bool {
 	if c.returning {
 		lease = max(returnLeases*lease, returnTime)
 	}
-	return c.busy == 0 && t.cfg.Now().Sub(c.seen) > lease
+	now := t.cfg.Now()
+	return c.busy == 0 && now.Sub(c.seen) > lease && now.Sub(t.cfg.Answering()) > lease
 }
 
 // renewed renews the client's lease.

@@ -13,13 +13,14 @@ type grace struct {
 	active  bool
 	ending  bool // its entries are being removed
 	until   time.Time
+	lasts   time.Duration // from when clients get answers
 	owners  map[string]*awaited
 	missing map[string]int // of owners: how many are waited for, by the names of their nodes
 }
 
 // start begins it, without owners.
 func (g *grace) start(left time.Duration) {
-	g.active, g.ending, g.until = true, false, g.cfg.Now().Add(left)
+	g.active, g.ending, g.until, g.lasts = true, false, g.cfg.Now().Add(left), left
 	g.owners, g.missing = map[string]*awaited{}, map[string]int{}
 }
 
@@ -27,6 +28,12 @@ func (g *grace) start(left time.Duration) {
 func (g *grace) over() {
 	g.active, g.ending, g.until = false, false, time.Time{}
 	g.owners, g.missing = nil, nil
+}
+
+// late reports whether its time is over.
+func (g *grace) late() bool {
+	now := g.cfg.Now()
+	return !now.Before(g.until) && now.Sub(g.cfg.Answering()) >= g.lasts
 }
 
 type awaited struct {

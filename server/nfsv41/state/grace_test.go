@@ -94,6 +94,27 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// While nobody gets answers, the grace period does not run: nobody can reclaim.
+func TestGraceWhileNobodyIsAnswered(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	w.ready("a", 1).mustOpen("x", 1)
+	w.crash()
+	w.held = true
+	w.pass(lease * 10)
+	w.Expire()
+	w.held, w.answered = false, w.now
+	w.pass(lease*2 - 1)
+	w.Expire()
+	if !w.InGrace() {
+		t.Fatal("the grace period is over before anybody could reclaim")
+	}
+	w.pass(1)
+	w.Expire()
+	if w.InGrace() {
+		t.Error("the grace period goes on")
+	}
+}
+
 // After two leases at most the grace is over. Who comes later lost what it had, and
 // alone; the disk knows before others can get it.
 func TestGraceEndsWithTime(t *testing.T) {

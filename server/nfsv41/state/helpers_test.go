@@ -131,6 +131,8 @@ type world struct {
 	onEvent  func()
 	fairFor  time.Duration // if it is not fairFor
 	lease    time.Duration // if it is not lease
+	held     bool          // nobody gets answers
+	answered time.Time     // since when they get them
 	free     []state.LockFree
 	boot     uint32
 	limits   state.Limits
@@ -170,6 +172,12 @@ func (w *world) config() state.Config {
 	return state.Config{
 		Lease: cmp.Or(w.lease, lease), Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Tracking: w.tracking,
 		FairFor: w.fairFor,
+		Answering: func() time.Time {
+			if w.held {
+				return w.now
+			}
+			return w.answered
+		},
 		Event: func(e state.Event) {
 			w.events = append(w.events, e)
 			if w.onEvent != nil {

@@ -69,6 +69,34 @@ func TestCourtesy(t *testing.T) {
 	}
 }
 
+// While nobody gets answers, as the disk may be lost, no lease runs: nobody can renew it.
+func TestLeaseWhileNobodyIsAnswered(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	a, b := w.ready("a", 1), w.ready("b", 1)
+	ida, idb := a.mustOpen("x", 1), b.mustOpen("x", 1)
+	_, _, e := a.lock(ida, "l", 1, true, 0, 10)
+	w.want(e, state.OK)
+	takes := func(want state.Error) {
+		t.Helper()
+		_, e := b.renew()
+		w.want(e, state.OK)
+		_, _, e = b.lock(idb, "l", 1, true, 0, 10)
+		w.want(e, want)
+		w.Expire()
+	}
+	takes(state.ErrDenied)
+	w.held = true
+	w.pass(lease * 3)
+	takes(state.ErrDenied)
+	w.held, w.answered = false, w.now
+	w.pass(lease)
+	takes(state.ErrDenied)
+	w.pass(1)
+	w.Expire() // b waits
+	takes(state.OK)
+	w.ok()
+}
+
 // While a silent client is taken off the client tracking, the one that wants what it has goes
 // itself, and so does what it has: none of that may be used afterwards.
 func TestTakerGoesMeanwhile(t *testing.T) {

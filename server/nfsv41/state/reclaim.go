@@ -93,7 +93,7 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 // +checklocks:s.mu
 func (s *State) tryEndGraceLocked() {
 	g := &s.grace
-	if !g.active || g.ending || len(g.missing) > 0 && s.cfg.Now().Before(g.until) {
+	if !g.active || g.ending || len(g.missing) > 0 && !g.late() {
 		return
 	}
 	g.ending = true

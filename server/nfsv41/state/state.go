@@ -46,6 +46,9 @@ type State struct {
 func New(cfg Config) *State {
 	orDefault(&cfg.Courtesy, 24*time.Hour)
 	orDefault(&cfg.FairFor, time.Second)
+	if cfg.Answering == nil {
+		cfg.Answering = func() time.Time { return time.Time{} }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -10,6 +10,9 @@ type Config struct {
 	// Lease is how long a client may be silent, RFC 8881 section 8.3: LongestLease at most. One that was told a longer one
 	// by the process before keeps that.
 	Lease time.Duration
+	// Answering returns since when clients get answers, which is now while they get none; nil: always. Nobody's lease runs
+	// before.
+	Answering func() time.Time
 	// Courtesy is how long the state of a silent client is kept while nobody else
 	// wants it; 24 hours if zero.
 	Courtesy time.Duration
