@@ -40,7 +40,7 @@ type Grace struct {
 // outOfService has the server not wait for clients whose nodes are out of service.
 //
 // A node is out of service if it has the taint of that name, which says that somebody knows it to be off, and is not Ready. A
-// client is on it if it has the node's host name, and has come from the node's InternalIP alone: traffic of others can have that
+// client is on it if it has the node's host name, and has come from the node's InternalIP or its pods' addresses alone: traffic of others can have that
 // address, as of a NodePort, and host names are anybody's choice. Whoever is not surely on such a node is waited for, and so are all
 // while the API server does not answer. A node that is gone is no proof that its machine is off.
 type outOfService struct {
@@ -125,11 +125,18 @@ func (c *AwaitedClient) isOn(node *v1.Node) bool {
 	if !sameHost(c.Host, node.Name) && !sameHost(c.Host, node.Labels[v1.LabelHostname]) {
 		return false
 	}
-	return len(c.Addresses) > 0 && !slices.ContainsFunc(c.Addresses, func(address netip.Addr) bool {
-		return !slices.ContainsFunc(node.Status.Addresses, func(of v1.NodeAddress) bool {
-			ip, err := netip.ParseAddr(of.Address)
-			return err == nil && of.Type == v1.NodeInternalIP && ip.Unmap() == address.Unmap()
-		})
+	return len(c.Addresses) > 0 && !slices.ContainsFunc(c.Addresses, func(address netip.Addr) bool { return !isOf(address.Unmap(), node) })
+}
+
+// isOf reports whether an address is the node's own in the cluster, or in its range of the pod network: with some network plugins a
+// node's mounts come from the first one of that.
+func isOf(address netip.Addr, node *v1.Node) bool {
+	return slices.ContainsFunc(node.Status.Addresses, func(of v1.NodeAddress) bool {
+		ip, err := netip.ParseAddr(of.Address)
+		return err == nil && of.Type == v1.NodeInternalIP && ip.Unmap() == address
+	}) || slices.ContainsFunc(node.Spec.PodCIDRs, func(of string) bool {
+		pods, err := netip.ParsePrefix(of)
+		return err == nil && pods.Contains(address)
 	})
 }
 

@@ -24,7 +24,10 @@ import (
 func deadNode(change func(*v1.Node)) *v1.Node {
 	n := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node3", Labels: map[string]string{v1.LabelHostname: "host3"}},
-		Spec:       v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}}},
+		Spec: v1.NodeSpec{
+			PodCIDRs: []string{"10.244.3.0/24", "fd00:3::/64"},
+			Taints:   []v1.Taint{{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}},
+		},
 		Status: v1.NodeStatus{
 			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}},
 			Addresses: []v1.NodeAddress{
@@ -60,6 +63,9 @@ func TestOutOfService(t *testing.T) {
 		"with a domain":                {as, from("NODE3.example.org", "10.0.0.3"), true},
 		"from two of its addresses":    {as, from("node3", "10.0.0.3", "fd00::3"), true},
 		"IPv4 in IPv6":                 {as, from("node3", "::ffff:10.0.0.3"), true},
+		"from its pods' network":       {as, from("node3", "10.244.3.0", "10.0.0.3"), true},
+		"from another pods' network":   {as, from("node3", "10.244.4.0"), false},
+		"a pod of the node":            {as, from("pod-0", "10.244.3.7"), false},
 		"not ready":                    {func(n *v1.Node) { n.Status.Conditions[0].Status = v1.ConditionFalse }, from("node3", "10.0.0.3"), true},
 		"without a condition":          {func(n *v1.Node) { n.Status.Conditions = nil }, from("node3", "10.0.0.3"), true},
 		"ready":                        {func(n *v1.Node) { n.Status.Conditions[0].Status = v1.ConditionTrue }, from("node3", "10.0.0.3"), false},

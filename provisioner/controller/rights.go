@@ -13,7 +13,8 @@ type Right struct {
 
 // Rights are all rights that podnas needs in the cluster, including the library's
 // controller. deploy/base/rbac.yaml grants these and no others. (podnas mounted needs
-// one more, which deploy/components/drain grants.)
+// one more, which deploy/components/drain grants, and not waiting for nodes that are out of service another, which
+// deploy/components/node-failure grants.)
 func Rights() []Right {
 	return []Right{
 		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "update", "patch", "delete"}, false, "no volume is created, expanded or deleted"},
