@@ -40,9 +40,9 @@ type Grace struct {
 // outOfService has the server not wait for clients whose nodes are out of service.
 //
 // A node is out of service if it has the taint of that name, which says that somebody knows it to be off, and is not Ready. A
-// client is on it if it has the node's host name, and has come from the node's InternalIP or its pods' addresses alone: traffic of others can have that
-// address, as of a NodePort, and host names are anybody's choice. Whoever is not surely on such a node is waited for, and so are all
-// while the API server does not answer. A node that is gone is no proof that its machine is off.
+// client is on it if it has the node's host name, and has come from the node's InternalIP or its pods' addresses alone: traffic of
+// others can have that address, as of a NodePort, and host names are anybody's choice. Whoever is not surely on such a node is waited
+// for, and so are all while the API server does not answer. A node that is gone is no proof that its machine is off.
 type outOfService struct {
 	client kubernetes.Interface
 	grace  *Grace // nil: there is nothing to wait for
@@ -72,33 +72,16 @@ func (o *outOfService) run(ctx context.Context) {
 
 // look excuses the clients whose nodes are out of service.
 func (o *outOfService) look(ctx context.Context) error {
-	awaited := o.grace.Awaited()
-	if len(awaited) == 0 {
-		return nil
+	nodes, err := o.nodes(ctx)
+	if err != nil || len(nodes) == 0 {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	var owners []string
 	on := map[string]int{} // how many, by node
-	for options := (metav1.ListOptions{Limit: outOfServicePage}); ; {
-		nodes, err := o.client.CoreV1().Nodes().List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("list nodes: %w", err)
-		}
-		for i := range nodes.Items {
-			node := &nodes.Items[i]
-			if !isOutOfService(node) {
-				continue
-			}
-			for _, c := range awaited {
-				if c.isOn(node) {
-					owners = append(owners, c.Owner)
-					on[node.Name]++
-				}
-			}
-		}
-		if options.Continue = nodes.Continue; options.Continue == "" {
-			break
+	for _, c := range o.grace.Awaited() {
+		if i := slices.IndexFunc(nodes, c.isOn); i >= 0 {
+			owners = append(owners, c.Owner)
+			on[nodes[i].Name]++
 		}
 	}
 	if len(owners) > 0 {
@@ -108,6 +91,26 @@ func (o *outOfService) look(ctx context.Context) error {
 		o.log.Info("controller: podnas does not wait for clients on a node that is out of service", "node", node, "clients", clients)
 	}
 	return nil
+}
+
+// nodes returns those that are out of service.
+func (o *outOfService) nodes(ctx context.Context) (out []*v1.Node, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for options := (metav1.ListOptions{Limit: outOfServicePage}); ; {
+		page, err := o.client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list nodes: %w", err)
+		}
+		for i := range page.Items {
+			if node := &page.Items[i]; isOutOfService(node) {
+				out = append(out, node)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
 }
 
 // isOutOfService reports whether somebody has said that a node is off, and nothing speaks against it.

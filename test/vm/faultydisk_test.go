@@ -157,8 +157,14 @@ func (l *faultyLoad) start(t *testing.T, mnt string) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	said := make(chan struct{})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		select {
+		case <-said: // so that its mount can be unmounted
+		case <-time.After(10 * time.Second):
+		}
+	})
 	go func() {
 		defer close(said)
 		for lines := bufio.NewScanner(says); lines.Scan(); {

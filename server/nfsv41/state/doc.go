@@ -29,7 +29,8 @@
 // half gone: what it held is void at once, though it is removed in steps (openState.void). Denies, which is asked at
 // each READ and WRITE of version 3, does not take mu unless somebody denies something.
 //
-// What does grow is what is about all whom the grace period waits for, a few times in the life of a process, and the beginning of a copy of the Log in it.
+// What does grow is the end of the grace period, once in the life of a process, the beginning of a copy of the Log in it, and
+// Awaited, each 2 seconds of it while a node is out of service.
 //
 // The Log is written under it, by unlock: 2 to 3 us for each OPEN, CLOSE, LOCK and LOCKU, most
 // of it for write(2), and nothing for other calls (go test -bench Logged).
