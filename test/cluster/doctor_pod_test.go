@@ -79,14 +79,11 @@ func TestDoctorPod(t *testing.T) {
 	if p := pod.Spec.Containers[0].TerminationMessagePolicy; p != corev1.TerminationMessageFallbackToLogsOnError {
 		t.Errorf("the pod's last words are lost: terminationMessagePolicy %s", p)
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+	setPodStatus(t, pod, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "podnas", Image: pod.Spec.Containers[0].Image, RestartCount: 3,
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "podnas: the disk is broken"}},
-	}}
-	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}}})
 	wait("pod podnas-0", doctor.Failed, "podnas: the disk is broken", 6)
 
 	// podnas's own ServiceAccount may not look at StatefulSets.

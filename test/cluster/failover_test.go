@@ -4,7 +4,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os/exec"
 	"slices"
@@ -133,16 +132,10 @@ func (d *deadNodes) outOfService(node string) bool {
 func (d *deadNodes) setNode(name, boot string, ready corev1.ConditionStatus) {
 	d.t.Helper()
 	now := metav1.Now()
-	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
+	setNodeStatus(d.t, name, corev1.NodeStatus{
 		NodeInfo:   corev1.NodeSystemInfo{BootID: boot},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: now, LastTransitionTime: now}},
-	}})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if _, err := cluster.client.CoreV1().Nodes().Patch(d.t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		d.t.Fatal(err)
-	}
+	})
 }
 
 // pod waits for the pod that the controller makes after another.
@@ -164,13 +157,8 @@ func (d *deadNodes) runs(pod *corev1.Pod, node string) {
 	if err := pods.Bind(d.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		d.t.Fatal(err)
 	}
-	bound, err := pods.Get(d.t.Context(), pod.Name, metav1.GetOptions{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	bound.Status.Phase = corev1.PodRunning
-	bound.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if _, err := pods.UpdateStatus(d.t.Context(), bound, metav1.UpdateOptions{}); err != nil {
-		d.t.Fatal(err)
-	}
+	setPodStatus(d.t, pod, corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	})
 }

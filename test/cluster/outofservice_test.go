@@ -24,16 +24,14 @@ func TestOutOfService(t *testing.T) {
 	n := newTenant(t)
 	name, ctx := n.name+"-dead", t.Context()
 	nodes := cluster.client.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nodes.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
-	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	setNodeStatus(t, name, corev1.NodeStatus{
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+	})
 
 	const right = "../../deploy/components/node-failure/rbac.yaml"
 	if out, err := kubectl(ctx, nil, "apply", "-f", right); err != nil {
@@ -61,12 +59,8 @@ func TestOutOfService(t *testing.T) {
 			t.Fatal("a node that is only NotReady is not waited for")
 		}
 	}
-	if node, err = nodes.Get(ctx, name, metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
-	if _, err := nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if out, err := kubectl(ctx, nil, "taint", "node", name, corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute"); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	began := time.Now()
 	eventually(t, time.Minute, "the client is not waited for", func() bool { return !awaited() })
