@@ -58,7 +58,7 @@ func (s *session4) do(ctx context.Context, doing string, ops ...op) (doctor.Resu
 	case err != nil:
 		return doctor.Fail("podnas's log says more", "%s: the call got no valid answer: %v", doing, reason(err)), false
 	case status == nfs4.ErrGrace:
-		return doctor.Fail("wait half a minute, and try again; podnas client list shows whom the server waits for", "%s: the server was restarted, and waits until its clients have reclaimed what they had open and locked", doing), false
+		return doctor.Fail("wait for two leases of the server (30 seconds, unless it has another --lease), and try again; podnas client list shows whom the server waits for", "%s: the server was restarted, and waits until its clients have reclaimed what they had open and locked", doing), false
 	case status != nfs4.OK:
 		return s.explain(fmt.Sprintf("%s: %s answers %s", doing, num, status), status), false
 	}

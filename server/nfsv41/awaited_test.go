@@ -24,18 +24,21 @@ func TestAwaited(t *testing.T) {
 	l.openFrom(s, "Linux NFSv4.2 node3.example.org", "10.0.0.3:700", "x")
 	l.openFrom(s, "Linux NFSv4.2 node4", "[::ffff:10.0.0.4]:700", "x")
 	l.open(s, "somebody")
-	s = l.move(3)
-	got := map[string]nfsv41.AwaitedClient{}
-	for _, c := range s.Awaited() {
-		got[c.Owner] = c
-	}
+	l.cfg.StateLog = t.TempDir() // another node's: that of the first is lost
 	want := map[string]nfsv41.AwaitedClient{
 		"Linux NFSv4.2 node3.example.org": {Owner: "Linux NFSv4.2 node3.example.org", Host: "node3.example.org", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}},
 		"Linux NFSv4.2 node4":             {Owner: "Linux NFSv4.2 node4", Host: "node4", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
 		"somebody":                        {Owner: "somebody", Addresses: []netip.Addr{{}}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it waits for %+v, want %+v", got, want)
+	for _, wentOn := range []bool{false, true} { // the second goes on with the grace period of the first
+		s = l.start()
+		got := map[string]nfsv41.AwaitedClient{}
+		for _, c := range s.Awaited() {
+			got[c.Owner] = c
+		}
+		if s.WentOn() != wentOn || !reflect.DeepEqual(got, want) {
+			t.Errorf("went on %t: it waits for %+v, want %+v", s.WentOn(), got, want)
+		}
 	}
 	s.Excuse("Linux NFSv4.2 node4")
 	if got := s.Awaited(); len(got) != 2 || !s.InGrace() {

@@ -101,6 +101,8 @@ func (v *events) tell(e state.Event) {
 		} else {
 			v.line(slog.LevelWarn, "nfs: a client has not reclaimed in time what it had open and locked", client)
 		}
+	case state.GraceExcused:
+		v.line(slog.LevelWarn, "nfs: a client was not waited for, as its node is out of service: what it had open and locked is free", client)
 	}
 }
 

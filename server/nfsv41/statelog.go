@@ -339,7 +339,7 @@ func (s *Server) newReplay(cfg state.Config) *state.Replay {
 
 // goOnWith goes on with what a server before has left, and has the client tracking be what it was then.
 func (s *Server) goOnWith(replay *state.Replay, tracking []state.TrackedClient) (*state.State, error) {
-	restored, err := replay.State(func(want []state.TrackedClient) error { return s.tracking.become(want, tracking) }, s.reopen)
+	restored, err := replay.State(tracking, func(want []state.TrackedClient) error { return s.tracking.become(want, tracking) }, s.reopen)
 	if err == nil {
 		s.notices.restore(replay.Notices())
 	}

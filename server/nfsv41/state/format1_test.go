@@ -24,7 +24,7 @@ func TestFormat1(t *testing.T) {
 	if want := []state.LockFree{{ClientID: 7, File: file1(1), Owner: "m"}}; !p.Left() || !slices.Equal(p.Notices(), want) {
 		t.Errorf("left %t, the notices are %v, want %v", p.Left(), p.Notices(), want)
 	}
-	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
+	if w.State, err = p.State(nil, w.tracking.become, noFile); err != nil {
 		t.Fatal(err)
 	}
 	w.startLog()
@@ -65,7 +65,7 @@ func FuzzFormat1(f *testing.F) {
 		if p.ApplyFormat1(left, notices) != nil {
 			return
 		}
-		s, err := p.State(w.tracking.become, noFile)
+		s, err := p.State(nil, w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

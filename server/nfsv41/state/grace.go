@@ -51,6 +51,21 @@ func (g *grace) await(owner string) *awaited {
 	return w
 }
 
+// complete adds to the entries of those who are awaited what the log does not have of them.
+func (g *grace) complete(had []TrackedClient) {
+	for i := range had {
+		w := g.owners[had[i].Owner]
+		if w == nil {
+			continue
+		}
+		for j := range w.entries {
+			if w.entries[j].ClientID == had[i].ClientID {
+				w.entries[j] = had[i]
+			}
+		}
+	}
+}
+
 // notMissing notes that nobody waits for an owner any more.
 func (g *grace) notMissing(owner string) {
 	node, _ := Node(owner)

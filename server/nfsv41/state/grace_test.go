@@ -215,6 +215,9 @@ func TestExcused(t *testing.T) {
 	if got := w.tracking.owners(); w.InGrace() || !slices.Equal(got, []string{"rises"}) {
 		t.Errorf("in grace %t, client tracking %v", w.InGrace(), got)
 	}
+	if last := w.events[len(w.events)-1]; last.Kind != state.GraceExcused || last.Owner != "dead" || w.saw(state.GraceEnded) != 0 {
+		t.Errorf("%+v, the last of all events", last)
+	}
 	dead := w.join("dead", 1)
 	_, e = dead.reclaim("x", 1)
 	w.want(e, state.ErrNoGrace)

@@ -205,7 +205,7 @@ func TestLeaveFails(t *testing.T) {
 	if p.Left() {
 		t.Error("the log says that all is there")
 	}
-	s, err := p.State(w.tracking.become, noFile)
+	s, err := p.State(nil, w.tracking.become, noFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (w *world) dies() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
+	if w.State, err = p.State(nil, w.tracking.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -329,7 +329,7 @@ func TestLogAndTracking(t *testing.T) {
 				t.Fatal(err)
 			}
 			var tracking fakeTracking
-			s, err := p.State(tracking.become, noFile)
+			s, err := p.State(nil, tracking.become, noFile)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +345,7 @@ func TestLogAndTracking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.State((&fakeTracking{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
+	if _, err := p.State(nil, (&fakeTracking{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("a client tracking that can't be written: %v", err)
 	}
 }
@@ -458,7 +458,7 @@ func FuzzReplay(f *testing.F) {
 			t.Fatal(err)
 		}
 		left := p.Left()
-		s, err := p.State(w.tracking.become, noFile)
+		s, err := p.State(nil, w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

@@ -110,13 +110,20 @@ func (s *State) tryEndGraceLocked() {
 			return
 		}
 	}
-	if len(g.missing) == 0 {
-		s.event(Event{Kind: GraceEnded})
-	}
+	all := true
 	for owner, w := range g.owners {
-		if !w.done {
-			s.event(Event{Kind: GraceEnded, Owner: owner})
+		if w.done {
+			continue
 		}
+		all = false
+		kind := GraceEnded
+		if w.excused {
+			kind = GraceExcused
+		}
+		s.event(Event{Kind: kind, Owner: owner})
+	}
+	if all {
+		s.event(Event{Kind: GraceEnded})
 	}
 	g.over()
 	s.graced.Store(false)

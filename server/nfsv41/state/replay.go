@@ -347,11 +347,12 @@ func (p *Replay) Left() bool { return p.whole != nil && p.whole.Left }
 // Notices are what clients could not be told.
 func (p *Replay) Notices() []LockFree { return p.notices }
 
-// State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). follow
+// State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). had is the client
+// tracking on the disk, which has of those who are awaited more than the log. follow
 // makes the client tracking on the disk what it must be: it is another one if the writer died when it had changed the client tracking, but
 // not yet the log, or if the client tracking was damaged. reopen opens a file. After an error no file was opened, and unless it is that
 // of follow, the client tracking is as it was.
-func (p *Replay) State(follow func([]TrackedClient) error, reopen func(FileKey, Access) Descriptor) (*State, error) {
+func (p *Replay) State(had []TrackedClient, follow func([]TrackedClient) error, reopen func(FileKey, Access) Descriptor) (*State, error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.unlock()
@@ -364,6 +365,7 @@ func (p *Replay) State(follow func([]TrackedClient) error, reopen func(FileKey, 
 	if err := p.addWaiters(); err != nil {
 		return nil, err
 	}
+	s.grace.complete(had)
 	if err := follow(s.allTrackedLocked()); err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func TestResident(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.State(func([]state.TrackedClient) error { return nil }, noFile)
+	s, err := p.State(nil, func([]state.TrackedClient) error { return nil }, noFile)
 	if err != nil {
 		t.Fatal(err)
 	}

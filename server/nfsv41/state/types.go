@@ -187,6 +187,8 @@ const (
 	// GraceEnded: ClientID is zero; Owner is of a client that did not reclaim in time,
 	// or empty if all did.
 	GraceEnded
+	// GraceExcused: the grace period has ended without Owner, as nobody waited for it: Excuse. ClientID is zero.
+	GraceExcused
 )
 
 // Event is something that happened to a client.
