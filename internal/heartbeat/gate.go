@@ -65,20 +65,58 @@ func (h *Heartbeat) Wait(done <-chan struct{}) error {
 		if again == nil {
 			continue
 		}
-		if left <= 0 {
-			return ErrLost
+		if err := await(again, left, done); err != nil {
+			return err
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-again:
-		case <-timer.C:
-		case <-done:
-			timer.Stop()
-			return errStopped
-		}
-		timer.Stop()
 	}
 	return nil
+}
+
+// await waits for the next beat that works.
+func await(again <-chan struct{}, left time.Duration, done <-chan struct{}) error {
+	if left <= 0 {
+		return ErrLost
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-again:
+	case <-timer.C:
+	case <-done:
+		return errStopped
+	}
+	return nil
+}
+
+// WaitBeat returns when replies may be sent and a beat has worked that began after the call: what has gone wrong by then is not
+// that the disk is lost. It has a beat begin soon. Its errors are those of Wait.
+func (h *Heartbeat) WaitBeat(done <-chan struct{}) error {
+	if h == nil {
+		return nil
+	}
+	for called := time.Now(); ; {
+		select {
+		case h.asked <- struct{}{}:
+		default: // it is asked for already
+		}
+		again, left := h.after(called)
+		if again == nil {
+			return h.Wait(done)
+		}
+		if err := await(again, left, done); err != nil {
+			return err
+		}
+	}
+}
+
+// after returns what the next beat that works closes, and how long that may take; nil if one has worked that began after a time.
+func (h *Heartbeat) after(since time.Time) (again <-chan struct{}, left time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last.After(since) && h.permit.Load() != nil {
+		return nil, 0
+	}
+	return h.againLocked()
 }
 
 // next returns what the next beat that works closes, and how long that may take; nil if replies may be sent by now.
@@ -88,6 +126,13 @@ func (h *Heartbeat) next() (again <-chan struct{}, left time.Duration) {
 	if h.Passes() {
 		return nil, 0
 	}
+	return h.againLocked()
+}
+
+// againLocked returns what the next beat that works closes, and how long that may take.
+//
+// +checklocks:h.mu
+func (h *Heartbeat) againLocked() (again <-chan struct{}, left time.Duration) {
 	_ = h.errLocked()
 	if h.again == nil {
 		h.again = make(chan struct{})

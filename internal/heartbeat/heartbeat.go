@@ -8,6 +8,8 @@
 //
 // The server executes a call, then asks [Heartbeat.Wait], then sends the reply. This order matters. A process that is
 // stopped and goes on later has executed the call before it asks, so what it answers was true while the disk was ours.
+// A reply that tells of an error of the disk waits for more, [Heartbeat.WaitBeat]: the error may be that the disk is not ours any
+// more, and then it is not true of the disk.
 // And a process that takes the disk over answers nothing before the last one is silent, see [Open].
 //
 // heartbeat.go has the beats, gate.go holds the replies, record.go is what the file says.
@@ -42,6 +44,8 @@ const (
 	takeover = time.Second
 	// endTimeout is how long Close waits for a disk that hangs.
 	endTimeout = time.Second
+	// askedEvery is the time between beats that are asked for: whoever makes calls that fail must not keep the disk busy.
+	askedEvery = 20 * time.Millisecond
 )
 
 // Config configures a Heartbeat. Dir and Log are needed.
@@ -67,6 +71,7 @@ type Heartbeat struct {
 	from  time.Time // no reply leaves before
 	// permit lets replies leave; nil: none leaves. The beats write it.
 	permit atomic.Pointer[permit]
+	asked  chan struct{}      // has run make a beat soon
 	stop   context.CancelFunc // ends run
 	ended  chan struct{}      // closed when run has ended
 
@@ -100,7 +105,7 @@ func Open(cfg Config) (*Heartbeat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: %w", err)
 	}
-	h := &Heartbeat{cfg: cfg, self: self, block: make([]byte, recordSize), base: time.Now(), last: cfg.Mounted, ended: make(chan struct{})}
+	h := &Heartbeat{cfg: cfg, self: self, block: make([]byte, recordSize), base: time.Now(), last: cfg.Mounted, asked: make(chan struct{}, 1), ended: make(chan struct{})}
 	if before, err := readRecord(cfg.Dir); !before.over(&self, err) {
 		h.from = cfg.Mounted.Add(cfg.Hold + takeover)
 		cfg.Log.Warn("disk: the podnas before this one did not end by itself, and may run on another node: nothing is answered until it must have noticed",
@@ -125,17 +130,25 @@ func (h *Heartbeat) run(ctx context.Context) {
 	defer close(h.ended)
 	next := time.NewTimer(0)
 	defer next.Stop()
+	began, soon := time.Now(), false
 	for {
 		wait := idle.UntilTick(time.Now(), h.cfg.Every) // with other periodic work
 		if begin := time.Until(h.from); begin > 0 {
 			wait = min(wait, begin)
 		}
+		if soon {
+			wait = min(wait, max(0, askedEvery-time.Since(began)))
+		}
 		next.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
+		case <-h.asked:
+			soon = true
+			continue
 		case <-next.C:
 		}
+		began, soon = time.Now(), false
 		h.beat(once)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -159,6 +160,62 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%d lines, want one for the beginning and one for the end:\n%s", n, logged)
 			}
 		})
+	}
+}
+
+// Who waits for a beat is not held up for long by a disk that is well, and waits for one that is lost, though other replies leave
+// yet: the beats of that are far apart.
+func TestWaitBeat(t *testing.T) {
+	var f fault
+	h := open(t, t.TempDir(), heartbeat.Config{Overwrite: f.overwrite, Every: long, Hold: long, Close: long})
+	began := time.Now()
+	const waiters = 50
+	sent := make(chan error, waiters)
+	for range waiters {
+		go func() { sent <- h.WaitBeat(nil) }()
+	}
+	for range waiters {
+		mustDo(t, <-sent)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	f.set(syscall.EIO, nil)
+	if !h.Passes() {
+		t.Fatal("the disk is known to be lost")
+	}
+	go func() { sent <- h.WaitBeat(nil) }()
+	eventually(t, "it is known that the disk is lost", func() bool { return !h.Passes() })
+	done := make(chan struct{})
+	gone := make(chan error, 1)
+	go func() { gone <- h.WaitBeat(done) }()
+	close(done)
+	if err := <-gone; err == nil {
+		t.Error("the reply of a connection that has ended is sent")
+	}
+	if len(sent) > 0 {
+		t.Fatalf("sent: %v", <-sent)
+	}
+	f.set(nil, nil)
+	mustDo(t, h.WaitBeat(nil))
+	mustDo(t, <-sent)
+	var none *heartbeat.Heartbeat
+	mustDo(t, none.WaitBeat(nil))
+}
+
+// Whoever asks for beats again and again has no more than some of them made.
+func TestWaitBeatIsBounded(t *testing.T) {
+	var beats atomic.Int32
+	h := open(t, t.TempDir(), heartbeat.Config{Every: long, Hold: long, Close: long, Overwrite: func([]byte) error {
+		beats.Add(1)
+		return nil
+	}})
+	began := time.Now()
+	for time.Since(began) < time.Second {
+		mustDo(t, h.WaitBeat(nil))
+	}
+	if n := beats.Load(); n > 60 {
+		t.Errorf("%d beats in a second", n)
 	}
 }
 

@@ -51,6 +51,7 @@ type Call struct {
 	last    bool         // no other call had arrived when it was read
 	woken   atomic.Int32 // what conn.awake has of it
 	counted bool         // in stats
+	doubted bool         // the reply tells of an error that may be of a lost disk
 	outcome Outcome
 }
 
@@ -150,8 +151,10 @@ func (c *Call) logPanic(v any) {
 func (c *Call) finish(stat rpc.AcceptStat) {
 	c.releasePermit() // a client that does not read its reply must not keep it
 	c.grown()
+	status := c.status(stat)
+	c.doubted = ofDisk(status)
 	if c.counted {
-		c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
+		c.conn.served.End(&c.Served, status, c.Header.XID)
 	}
 	if c.outcome != nil {
 		var results []byte
@@ -180,6 +183,16 @@ func (c *Call) status(stat rpc.AcceptStat) stats.Status {
 		return stats.Status(binary.BigEndian.Uint32(results))
 	}
 	return 0
+}
+
+// ofDisk reports whether a status may be of a disk that fails. NFS's versions and MOUNT have the same numbers for these:
+// NFS3ERR_IO, NXIO, ROFS, STALE, which open_by_handle_at(2) makes of an error of the disk, and SERVERFAULT.
+func ofDisk(status stats.Status) bool {
+	switch status {
+	case 5, 6, 30, 70, 10006:
+		return true
+	}
+	return false
 }
 
 // send sends the reply.

@@ -2,6 +2,7 @@ package oncrpc_test
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -22,12 +24,18 @@ type lostServer struct {
 	lost    atomic.Bool
 	handled atomic.Int32
 	goOn    chan struct{} // ends the calls of procBlock
+	status  atomic.Uint32 // of procEcho's results
 	beats   *heartbeat.Heartbeat
 	end     func() // stops it
 }
 
 // startLost starts one that closes connections a second after its disk is lost.
 func startLost(t *testing.T) *lostServer {
+	t.Helper()
+	return startLostWith(t, 10*time.Millisecond, 200*time.Millisecond, time.Second)
+}
+
+func startLostWith(t *testing.T, every, hold, closes time.Duration) *lostServer {
 	t.Helper()
 	s := &lostServer{goOn: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
@@ -36,7 +44,7 @@ func startLost(t *testing.T) *lostServer {
 		t.Fatal(err)
 	}
 	s.beats, err = heartbeat.Open(heartbeat.Config{
-		Dir: dir, Mounted: time.Now(), Every: 10 * time.Millisecond, Hold: 200 * time.Millisecond, Close: time.Second, Log: log,
+		Dir: dir, Mounted: time.Now(), Every: every, Hold: hold, Close: closes, Log: log,
 		Overwrite: func([]byte) error {
 			if s.lost.Load() {
 				return syscall.EIO
@@ -56,6 +64,11 @@ func startLost(t *testing.T) *lostServer {
 			s.handled.Add(1)
 			c.Wait()
 			<-s.goOn
+			return rpc.Success
+		}},
+		procEcho: {Name: "STATUS", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
+			s.handled.Add(1)
+			c.Reply = binary.BigEndian.AppendUint32(c.Reply, s.status.Load())
 			return rpc.Success
 		}},
 	}}
@@ -129,6 +142,40 @@ func TestReplyIsHeld(t *testing.T) {
 	s.lost.Store(false)
 	if err := <-held; err != nil {
 		t.Errorf("not answered later: %v", err)
+	}
+}
+
+// A disk that was lost makes calls fail before it is known to be lost. The errors are not told: another may have the disk, on which
+// nothing is wrong. Errors of a disk that is ours are, soon.
+func TestErrorsOfALostDisk(t *testing.T) {
+	const wait = time.Minute // no beat comes by itself
+	s := startLostWith(t, wait, wait, wait)
+	for _, status := range []nfs3.Status{nfs3.ErrIO, nfs3.ErrNXIO, nfs3.ErrROFS, nfs3.ErrStale, nfs3.ErrServerFault} {
+		s.status.Store(uint32(status))
+		if err := <-s.call(t, procEcho); err != nil {
+			t.Errorf("%v with a disk that is well: %v", status, err)
+		}
+		s.lost.Store(true)
+		if !s.beats.Passes() {
+			t.Fatal("it is known already")
+		}
+		held := s.call(t, procEcho)
+		time.Sleep(200 * time.Millisecond)
+		if len(held) > 0 {
+			t.Errorf("%v was told", status)
+		}
+		s.lost.Store(false)
+		if err := s.beats.WaitBeat(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-held; err != nil {
+			t.Errorf("%v when the disk is back: %v", status, err)
+		}
+	}
+	s.status.Store(uint32(nfs3.ErrNoEnt))
+	s.lost.Store(true)
+	if err := <-s.call(t, procEcho); err != nil {
+		t.Errorf("an error that is not the disk's: %v", err)
 	}
 }
 

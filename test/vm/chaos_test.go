@@ -96,11 +96,12 @@ type chaos struct {
 	ops     []history.Op
 	lastOK  map[int]time.Duration // by client: the begin of its last call that went well
 	clients int
+	mayFail map[int]bool // the clients that need not go on
 }
 
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
-	c := &chaos{t: t, seed: seedOf(t), limit: 75 * time.Second, lastOK: map[int]time.Duration{}}
+	c := &chaos{t: t, seed: seedOf(t), limit: 75 * time.Second, lastOK: map[int]time.Duration{}, mayFail: map[int]bool{}}
 	if s := os.Getenv("CHAOS"); s != "" {
 		var err error
 		if c.limit, err = time.ParseDuration(s); err != nil {
@@ -128,20 +129,27 @@ func seedOf(t *testing.T) uint64 {
 // begin starts the clients, of which some read on the mount with version 3, if there is one.
 func (c *chaos) begin(version3 string) {
 	c.t.Helper()
-	c.began = now()
-	for i, v := range c.nodes {
-		clones := strings.Contains(mountedAs(c.t, v.mnt), ",vers=4.2,")
-		c.start(chaosClients{Dir: v.mnt, Node: i, Registers: 2, Lockers: 2, Appenders: 1, Clones: clones})
-	}
+	c.startOnNodes()
 	if version3 != "" {
 		c.start(chaosClients{Dir: version3, Node: len(c.nodes), Readers: 1})
 	}
 	c.settle("the begin", c.began)
 }
 
+// startOnNodes starts the clients on the nodes.
+func (c *chaos) startOnNodes() {
+	c.t.Helper()
+	c.began = now()
+	for i, v := range c.nodes {
+		clones := strings.Contains(mountedAs(c.t, v.mnt), ",vers=4.2,")
+		c.start(chaosClients{Dir: v.mnt, Node: i, Registers: 2, Lockers: 2, Appenders: 1, Clones: clones})
+	}
+}
+
 func (c *chaos) start(clients chaosClients) {
 	c.t.Helper()
 	clients.Seed, clients.First = c.seed, c.clients
+	c.mayFail[c.clients] = clients.MayFail
 	c.clients += clients.Registers + clients.Readers + clients.Lockers + clients.Appenders
 	text, err := json.Marshal(clients)
 	if err != nil {
@@ -193,7 +201,7 @@ func (c *chaos) settle(after string, since time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for client := range c.clients {
-			if c.lastOK[client] <= since {
+			if c.lastOK[client] <= since && !c.mayFail[client] {
 				return false
 			}
 		}

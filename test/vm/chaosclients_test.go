@@ -33,6 +33,7 @@ type chaosClients struct {
 	Readers   int // and that only read them
 	Lockers   int // clients that lock, read, write, and unlock
 	Appenders int
+	MayFail   bool // what fails is not told: it says nothing
 	Clones    bool // some blocks of registers are not written, but shared with another file: CLONE of version 4.2
 }
 
@@ -63,6 +64,9 @@ func chaosMain(text string) error {
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
 	report := func(o history.Op) {
+		if c.MayFail && o.Err != "" {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if err := out.Encode(o); err != nil {

@@ -70,6 +70,7 @@ var only4 = map[string]string{
 	"TestRestartUnderLocks":  "locks that are handed over",
 	"TestMoveUnderLocks":     "locks that are handed over",
 	"TestChaos":              "locks between nodes",
+	"TestFailovers":          "locks between nodes",
 	"TestCutAtAnyFlush":      "clients with state, and both versions at once",
 	"TestFaultyDiskTwoNodes": "two nodes",
 	"TestRemovedWhileOpen":   "files without a name",
