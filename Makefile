@@ -27,6 +27,8 @@ DATE = $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
 STAMP = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 # Runs a suite, and says which of its tests did not run. With CI set that is an error.
 SUITE := go run ./test/skips
+# Names no test. It is an argument of the tests, and so in the key of their results in Go's cache: see test/machine.sh.
+ON_MACHINE = -skip '^machine-$(shell test/machine.sh | sha256sum | cut -c1-16)$$'
 GOLANGCI_LINT := go tool -modfile=test/tools/go.mod golangci-lint
 ACTIONLINT := go tool -modfile=test/tools/actionlint/go.mod actionlint
 CHECKLOCKS := go tool -modfile=test/tools/checklocks/go.mod -n checklocks
@@ -68,9 +70,9 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 		printf '#include <pthread.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - || \
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
 		beside=$$(mktemp); trap 'rm -f "$$beside"' EXIT; \
-		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights|TestLargeFile|TestOCIArchive|TestDockerArchive|TestReproducible|TestAddedFiles|TestBadArguments|TestPackages|TestPackagesMissing|TestSBOM|TestPurl' ./server ./server/nfsv3 ./server/nfsv41/... ./provisioner/standalone ./deploy/image; } >"$$beside" 2>&1 & \
+		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m $(ON_MACHINE) -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights|TestLargeFile|TestOCIArchive|TestDockerArchive|TestReproducible|TestAddedFiles|TestBadArguments|TestPackages|TestPackagesMissing|TestSBOM|TestPurl' ./server ./server/nfsv3 ./server/nfsv41/... ./provisioner/standalone ./deploy/image; } >"$$beside" 2>&1 & \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/inode ./... || status=1; \
+	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m $(ON_MACHINE) -p 4 $$race ./server ./server/inode ./... || status=1; \
 	{ set +x; } 2>/dev/null; \
 	[ -z "$$beside" ] || { wait $$! || status=1; cat "$$beside"; }; \
 	exit $$status
