@@ -9,7 +9,8 @@ import (
 )
 
 // memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/limits.md says of the
-// whole process. The index of files comes on top, where it may have more than by default.
+// whole process. A quarter of the control group's limit replaces it where that is more, as what the provisioner knows of a large
+// cluster grows with it. The index of files comes on top, where it may have more than by default.
 const memoryMax = 512 << 20
 
 // DefaultIndexMemory is the default of Config.IndexMemory, in MiB.
@@ -18,9 +19,8 @@ const DefaultIndexMemory = 128
 // tablesStep is by how much the tables of version 4.1 grow or shrink before the limit follows.
 const tablesStep = 8 << 20
 
-// limitMemory sets Go's soft limit of memory (idle.SetMemoryLimit): memoryMax, but at most three
-// quarters of what the process's control group may have, since the kernel's sockets and written data need some of
-// that. indexMemory is --index-memory. The variable GOMEMLIMIT overrides it.
+// limitMemory sets Go's soft limit of memory (idle.SetMemoryLimit). It is at most three quarters of what the process's
+// control group may have, since the kernel's sockets and written data need some of that. indexMemory is --index-memory. The variable GOMEMLIMIT overrides it.
 //
 // It returns what is to be told how many bytes the tables of version 4.1 take, by one goroutine. The limit is higher by that:
 // with full tables, and all calls that there may be, Go would otherwise collect garbage all the time.
@@ -41,9 +41,10 @@ func limitMemory(indexMemory int) (tables func(bytes int)) {
 
 // memoryLimit is the limit in bytes. cgroup returns that of the control group, or an error if there is none.
 func memoryLimit(indexMemory, tables int, cgroup func() (uint64, error)) int64 {
-	limit := uint64(memoryMax) + uint64(max(0, indexMemory-DefaultIndexMemory))<<20 + uint64(tables)
-	if all, err := cgroup(); err == nil {
-		limit = min(limit, all/4*3)
+	inAddition := uint64(max(0, indexMemory-DefaultIndexMemory))<<20 + uint64(tables)
+	all, err := cgroup()
+	if err != nil {
+		return int64(memoryMax + inAddition)
 	}
-	return int64(limit)
+	return int64(min(max(memoryMax, all/4)+inAddition, all/4*3))
 }

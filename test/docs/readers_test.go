@@ -15,14 +15,14 @@ const (
 	maxCell  = 120 // letters of a cell in a table
 )
 
-// forUsers are README.md and the pages in docs, but for the reference, which is made from the code.
-func forUsers(t *testing.T) []string {
+// shortPages are the pages for users and contributors: all in docs but the reference, which is made from the code.
+func shortPages(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(top, "docs/*.md"))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no page in docs (%v)", err)
 	}
-	all := []string{filepath.Join(top, "README.md")}
+	all := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CONTRIBUTING.md"), filepath.Join(top, "deploy/README.md")}
 	for _, page := range found {
 		if filepath.Base(page) != "reference.md" {
 			all = append(all, page)
@@ -31,15 +31,15 @@ func forUsers(t *testing.T) []string {
 	return all
 }
 
-// Pages for users are short, as wc -w counts, and so are the cells of their tables.
+// These pages are short, as wc -w counts, and so are the cells of their tables.
 func TestShort(t *testing.T) {
-	for _, page := range forUsers(t) {
+	for _, page := range shortPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if words := len(strings.Fields(string(text))); words >= maxWords {
-			t.Errorf("%s has %d words, %d or more: put what users need not know into docs/internals", page, words, maxWords)
+			t.Errorf("%s has %d words, %d or more: put what few need to know into docs/internals", page, words, maxWords)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
 			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "|") {

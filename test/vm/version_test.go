@@ -110,7 +110,7 @@ const (
 var notInShort = map[string]string{
 	"TestBuild":            "what it does is in TestGit and TestProcesses, too",
 	"TestManyFiles":        "TestFiles lists a directory with many entries",
-	"TestDiskImageForeign": "what is refused is told below the kernel, in volume/diskimage",
+	"TestDiskImageForeign": "what is refused is told below the kernel, by TestInspect of internal/volume/diskimage",
 	"TestFaultyDiskUnseen": "what the kernel tells of a failed write is asked on this machine's own kernel, by TestSyncFails",
 }
 
