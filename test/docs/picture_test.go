@@ -147,7 +147,7 @@ func picture(t *testing.T) []byte {
 	t.Helper()
 	const page = "docs/internals/measurements.md"
 	seen := plot{
-		title:  "What a program in a pod sees: rates as multiples of NFS-Ganesha's (right is faster)",
+		title:  "What a program in a pod sees, with 4.1: rates as multiples of NFS-Ganesha's (right is faster)",
 		legend: []mark{{"podnas", "podnas: median, lowest and highest of the rounds", 24}, {"knfsd", "knfsd: median", 370}},
 		scale:  scale{0.25, 16, labelWidth, 540}, ticks: []float64{0.25, 0.5, 1, 2, 4, 8, 16}, unit: "x",
 		rows: table(t, page, "### With the default sync"),
