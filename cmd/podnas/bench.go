@@ -221,8 +221,8 @@ func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr
 	return err
 }
 
-// explain adds to the error of a benchmark that could not begin what podnas doctor mount finds wrong
-// with one of its servers, and what to do.
+// explain returns what podnas doctor mount finds wrong with one of the servers of a benchmark that could not begin, and what
+// to do, before the error of the benchmark.
 func explain(ctx context.Context, cfg *nfsbench.Config, err error) error {
 	for _, target := range cfg.Targets {
 		try := mountFlags{options: []string{"nfsvers=" + target.Version.String()}, uid: cfg.UID, gid: cfg.GID}
@@ -232,7 +232,7 @@ func explain(ctx context.Context, cfg *nfsbench.Config, err error) error {
 		}
 		for _, r := range onWire(ctx, m) {
 			if r.Status == doctor.Failed {
-				return fmt.Errorf("%w\n%s: %s: %s\n  to do: %s", err, target, r.Check, r.Says, r.Fix)
+				return fmt.Errorf("%s: %s: %s\n  to do: %s\n  bench had: %w", target, r.Check, r.Says, r.Fix, err)
 			}
 		}
 	}

@@ -85,7 +85,10 @@ func newPluginCommand() *cobra.Command {
 		switch cmd.Name() {
 		case "serve":
 			root.RemoveCommand(cmd)
-		case "volume", "snapshot", "client", "mounted", "drain": // the last for the pods of older versions, which have no mounted
+		case "drain": // for the pods of older versions, which have no mounted
+			cfg.runInPod(cmd)
+			cmd.RunE = renamed(cmd.RunE)
+		case "volume", "snapshot", "client", "mounted":
 			cfg.runInPod(cmd)
 			for _, sub := range cmd.Commands() {
 				cfg.runInPod(sub)
@@ -126,6 +129,14 @@ func (c *pluginConfig) runInPod(cmd *cobra.Command) {
 	}
 	if cmd.Runnable() && !isGroup(cmd) {
 		cmd.RunE = c.run
+	}
+}
+
+// renamed has drain say what it is called now before its pod is looked for, which may not be found.
+func renamed(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		fmt.Fprintln(cmd.ErrOrStderr(), "podnas: drain was renamed: use 'kubectl podnas mounted --wait'")
+		return run(cmd, args)
 	}
 }
 

@@ -26,7 +26,10 @@ const rootExamples = `  # Without a cluster: serve the claims in a folder
   # In a cluster: volumes, problems, users
   kubectl exec -n podnas podnas-0 -- podnas volume list
   kubectl exec -n podnas podnas-0 -- podnas doctor
-  kubectl exec -n podnas podnas-0 -- podnas mounted`
+  kubectl exec -n podnas podnas-0 -- podnas mounted
+
+  # The same, with this binary as the plug-in kubectl-podnas
+  kubectl podnas volume list`
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {

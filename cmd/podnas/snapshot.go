@@ -207,7 +207,7 @@ func (c *volumeConfig) adviseSnapshot(ctx context.Context, client *control.Clien
 		for i := range volumes {
 			names = append(names, volumes[i].Name)
 		}
-		return fmt.Errorf("%w%s: see 'podnas volume list --all'", err, didYouMean(nearest(of, names), ""))
+		return fmt.Errorf("%w%s: see 'podnas volume list --all'", err, didYouMean(nearest(of, names)))
 	}
 	var names []string
 	for i := range snapshots {
@@ -215,7 +215,7 @@ func (c *volumeConfig) adviseSnapshot(ctx context.Context, client *control.Clien
 	}
 	near := ""
 	if name != "" {
-		near = didYouMean(nearest(name, slices.Compact(names)), "")
+		near = didYouMean(nearest(name, slices.Compact(names)))
 	}
 	return fmt.Errorf("%w%s: see 'podnas snapshot list %s'", err, near, of)
 }

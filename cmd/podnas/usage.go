@@ -73,26 +73,57 @@ func noCommand(cmd *cobra.Command, name string) error {
 	if !cmd.HasSubCommands() {
 		return &usageError{fmt.Errorf("%q has no commands: see '%[1]s --help'", cmd.CommandPath())}
 	}
-	return &usageError{fmt.Errorf("%q has no command %q%s: see '%[1]s --help'", cmd.CommandPath(), name, didYouMean(suggestions(cmd, name), ""))}
+	return &usageError{fmt.Errorf("%q has no command %q%s: see '%[1]s --help'", cmd.CommandPath(), name, didYouMean(suggestions(cmd, name)))}
 }
 
-// flagError says of a flag that is not there which ones are near.
+// flagError says of a flag that is not there which ones are near, and of one without a value which values it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return &usageError{err}
+	var valueless *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown):
+		letter := unknown.GetSpecifiedShortnames() != ""
+		near := didYouMean(nearFlags(cmd, unknown.GetSpecifiedName(), letter))
+		if letter && near == "" {
+			near = "; those of one letter are " + strings.Join(letters(cmd), ", ")
+		}
+		return &usageError{fmt.Errorf("%w%s: see '%s --help'", err, near, cmd.CommandPath())}
+	case errors.As(err, &valueless) && len(valueless.GetFlag().Annotations[formsAnnotation]) > 0:
+		return &usageError{fmt.Errorf("%w, one of %s", err, strings.Join(valueless.GetFlag().Annotations[formsAnnotation], ", "))}
 	}
-	near := ""
-	if unknown.GetSpecifiedShortnames() == "" {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				names = append(names, f.Name)
-			}
-		})
-		near = didYouMean(nearest(unknown.GetSpecifiedName(), names), "--")
+	return &usageError{err}
+}
+
+// nearFlags returns the flags, with their dashes, that a mistyped one may stand for: for a letter those that have it in the
+// other case, and those whose names begin with it.
+func nearFlags(cmd *cobra.Command, mistyped string, letter bool) (near []string) {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case f.Hidden:
+		case letter && strings.EqualFold(f.Shorthand, mistyped):
+			near = append(near, "-"+f.Shorthand)
+		case !letter || strings.HasPrefix(f.Name, strings.ToLower(mistyped)):
+			names = append(names, f.Name)
+		}
+	})
+	if !letter {
+		names = nearest(mistyped, names)
 	}
-	return &usageError{fmt.Errorf("%w%s: see '%s --help'", err, near, cmd.CommandPath())}
+	for _, name := range names {
+		near = append(near, "--"+name)
+	}
+	return near
+}
+
+// letters returns the flags of a command that have one letter.
+func letters(cmd *cobra.Command) (all []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Shorthand != "" && !f.Hidden {
+			all = append(all, fmt.Sprintf("-%s (--%s)", f.Shorthand, f.Name))
+		}
+	})
+	return all
 }
 
 // nearest returns the names that a mistyped word may stand for, by cobra's measure, which knows
@@ -117,10 +148,10 @@ func suggestions(cmd *cobra.Command, word string) (near []string) {
 }
 
 // didYouMean offers what is near, at most three.
-func didYouMean(near []string, prefix string) string {
+func didYouMean(near []string) string {
 	var quoted []string
 	for _, name := range near[:min(len(near), 3)] {
-		quoted = append(quoted, fmt.Sprintf("%q", prefix+name))
+		quoted = append(quoted, fmt.Sprintf("%q", name))
 	}
 	if len(quoted) == 0 {
 		return ""

@@ -43,7 +43,7 @@ func TestMistyped(t *testing.T) {
 				}
 			}
 			try(t, "unknown flag: --frobnicate: see '"+cmd.CommandPath()+" --help'", append(path, "--frobnicate")...)
-			try(t, "unknown shorthand flag: 'Q' in -Q: see", append(path, "-Q")...)
+			try(t, "unknown shorthand flag: 'Q' in -Q", append(path, "-Q")...)
 			cmd.InheritedFlags() // makes those of its parents its own
 			cmd.Flags().VisitAll(func(f *pflag.Flag) {
 				if !f.Hidden {
@@ -56,6 +56,12 @@ func TestMistyped(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for _, s := range []step{
+		{command: "volume list -z", code: exitUsage, err: "unknown shorthand flag: 'z' in -z; those of one letter are -w (--watch), -o (--output), -h (--help): see 'podnas volume list --help'"},
+		{command: "volume list -s size", code: exitUsage, err: `unknown shorthand flag: 's' in -s, did you mean "--sort"?: see`},
+		{command: "volume list -aW", code: exitUsage, err: `'a' in -aW, did you mean "--all"?`},
+		{command: "volume list -W", code: exitUsage, err: `did you mean "-w"?`},
+		{command: "volume list --sort", code: exitUsage, err: "flag needs an argument: --sort, one of name, claim, class, size, used, use%, clients"},
+		{command: "volume list -o", code: exitUsage, err: "flag needs an argument: 'o' in -o, one of table, wide, name, json, yaml"},
 		{command: "vol crate", code: exitUsage, err: `"podnas volume" has no command "crate", did you mean "create"?`},
 		{command: "doctor mont a:/b", code: exitUsage, err: `did you mean "mount"?`},
 		{command: "help volme", code: exitUsage, err: `did you mean "volume"?`},

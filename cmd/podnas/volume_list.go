@@ -33,8 +33,8 @@ A volume is "ready" if clients can mount it, "damaged" if its record can't be re
 served" for another reason. Below the table is why, and what is wrong with volumes in a cluster, with
 what to do, and the reason for the kind of quota.
 
---sort takes name, claim, size, used or use%: names with their numbers by value, so team-2 is before
-team-10, and sizes and usage with the largest first.`
+--sort takes name, claim, class, size, used, use% or clients: names with their numbers by value, so team-2
+is before team-10, and sizes, usage and clients with the largest first.`
 
 const listExamples = `  podnas volume list
   podnas volume list --sort use%    # the fullest first
@@ -95,7 +95,7 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 func (l *listFlags) check() error {
 	switch {
 	case !slices.Contains(sortOrders(), l.sort):
-		return &usageError{fmt.Errorf("unknown order --sort=%s%s: use one of %s", l.sort, didYouMean(nearest(l.sort, sortOrders()), ""), strings.Join(sortOrders(), ", "))}
+		return &usageError{fmt.Errorf("unknown order --sort=%s%s: use one of %s", l.sort, didYouMean(nearest(l.sort, sortOrders())), strings.Join(sortOrders(), ", "))}
 	case l.watch && (l.output == outputJSON || l.output == outputYAML):
 		return &usageError{fmt.Errorf("--watch has no end, so there is no whole document to print as %s: use -o %s, %s or %s", l.output, outputTable, outputWide, outputName)}
 	}
@@ -176,12 +176,16 @@ var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
 const (
 	sortName       = "name"
 	sortClaim      = "claim"
+	sortClass      = "class"
 	sortSize       = "size"
 	sortUsed       = "used"
 	sortUsePercent = "use%"
+	sortClients    = "clients"
 )
 
-func sortOrders() []string { return []string{sortName, sortClaim, sortSize, sortUsed, sortUsePercent} }
+func sortOrders() []string {
+	return []string{sortName, sortClaim, sortClass, sortSize, sortUsed, sortUsePercent, sortClients}
+}
 
 // sortVolumes sorts them; those that are equal in this order by their names.
 func sortVolumes(volumes []control.Volume, order string) {
@@ -190,12 +194,16 @@ func sortVolumes(volumes []control.Volume, order string) {
 		switch order {
 		case sortClaim:
 			first = compareClaims(a, b)
+		case sortClass:
+			first = compareClasses(a, b)
 		case sortSize:
 			first = cmp.Compare(b.Size, a.Size)
 		case sortUsed:
 			first = cmp.Compare(usedFor(b), usedFor(a))
 		case sortUsePercent:
 			first = cmp.Compare(usePercent(b), usePercent(a))
+		case sortClients:
+			first = cmp.Compare(clientsFor(b), clientsFor(a))
 		}
 		return cmp.Or(first, natural.Compare(a.Name, b.Name))
 	})
@@ -212,6 +220,22 @@ func compareClaims(a, b control.Volume) int {
 		return -1
 	}
 	return natural.Compare(claimName(a), claimName(b))
+}
+
+// compareClasses has the volumes without a class at the end.
+func compareClasses(a, b control.Volume) int {
+	if (a.StorageClass == "") != (b.StorageClass == "") {
+		return cmp.Compare(b.StorageClass, a.StorageClass)
+	}
+	return natural.Compare(a.StorageClass, b.StorageClass)
+}
+
+// clientsFor is less than 0 if nobody counts the clients.
+func clientsFor(v control.Volume) int {
+	if v.Clients == nil {
+		return -1
+	}
+	return *v.Clients
 }
 
 // usedFor is less than 0 if the usage is unknown.

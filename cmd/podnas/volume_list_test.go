@@ -28,12 +28,17 @@ func TestSortVolumes(t *testing.T) {
 	volumes := []control.Volume{
 		of("team-10", 100, 10, "b"), of("team-2", 50, 20, ""), of("team-1", 100, -1, "a-10"), of("damaged", 0, -1, ""), of("copy", 50, 0, "a-9"),
 	}
+	few, many := 2, 10
+	volumes[0].Clients, volumes[1].Clients, volumes[4].Clients = &few, &many, &few
+	volumes[0].StorageClass, volumes[2].StorageClass, volumes[4].StorageClass = "fast-10", "fast-2", "archive"
 	for order, want := range map[string]string{
 		sortName:       "copy damaged team-1 team-2 team-10",
 		sortClaim:      "copy team-1 team-10 damaged team-2",
+		sortClass:      "copy team-1 team-10 damaged team-2",
 		sortSize:       "team-1 team-10 copy team-2 damaged",
 		sortUsed:       "team-2 team-10 copy damaged team-1",
 		sortUsePercent: "team-2 team-10 copy damaged team-1",
+		sortClients:    "team-2 copy team-10 damaged team-1",
 	} {
 		sorted := slices.Clone(volumes)
 		sortVolumes(sorted, order)

@@ -115,7 +115,7 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "list the class", command: "volume list", stdout: "0%     manual   -       ready"},
 		{name: "list names", command: "volume list -o name --sort=name", stdout: "scratch\nteam\n"},
 		{name: "list names by size", command: "volume list -o name --sort=size", stdout: "team\nscratch\n"},
-		{name: "list in an unknown order", command: "volume list --sort=szie", code: 2, err: `did you mean "size"?: use one of name, claim, size, used, use%`},
+		{name: "list in an unknown order", command: "volume list --sort=szie", code: 2, err: `did you mean "size"?: use one of name, claim, class, size, used, use%, clients`},
 		{name: "watch a document", command: "volume list --watch -o json", code: 2, err: "use -o table, wide or name"},
 		{name: "list for programs", command: "volume list -o json", stdout: `"by": "server"`},
 		{name: "list wide", command: "volume list -o wide", stdout: "read-only,no-sync,allowed-clients"},
