@@ -10,6 +10,7 @@
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source test/goflags.sh
 : "${FUZZTIME:=30s}"
 passed=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}/fuzzed
 mkdir -p "$passed"

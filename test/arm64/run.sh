@@ -12,6 +12,7 @@
 # this machine, else Debian's, which is unpacked into the cache and not installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source test/goflags.sh
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 
 cannot() { echo "test/arm64/run.sh: $*" >&2; exit 2; }

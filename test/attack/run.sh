@@ -15,6 +15,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
+source test/goflags.sh
 
 [ "$(id -u)" = 0 ] || { echo "test/attack/run.sh: needs root" >&2; exit 2; }
 test/vm/setup.sh

@@ -34,6 +34,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
+source test/goflags.sh
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
 	case $one in go-nfs | durable | ceiling | least | local | nfs3 | ganesha | guest | client) ;; *)

@@ -21,6 +21,7 @@
 # reach a real network, and everything started in it ends with it.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/../goflags.sh"
 cannot() { echo "test/e2e/run.sh: $*" >&2; exit 2; }
 step() { echo "=== $*" >&2; }
 PATH=$PATH:/usr/sbin:/sbin

@@ -6,6 +6,7 @@
 # It takes six minutes. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source test/goflags.sh
 CHROMIUM=$(test/page/setup.sh)
 PAGE_PICTURES=$(mktemp -d "${TMPDIR:-/tmp}/podnas-picture.XXXXXX")
 export CHROMIUM PAGE_PICTURES

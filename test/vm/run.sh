@@ -23,6 +23,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
+source test/goflags.sh
 PATH=$PATH:/usr/sbin:/sbin
 
 "$here/setup.sh"
