@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -153,8 +154,12 @@ func TestChartLinks(t *testing.T) {
 			}
 		}
 		for _, link := range links {
-			if _, err := os.Stat(filepath.Join(top, string(link[1]))); err != nil {
+			target, anchor, _ := strings.Cut(string(link[1]), "#")
+			file := filepath.Join(top, target)
+			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s: %v", name, err)
+			} else if anchor != "" && !slices.Contains(anchors(t, file), anchor) {
+				t.Errorf("%s: no heading for the link to %s", name, link[1])
 			}
 		}
 	}

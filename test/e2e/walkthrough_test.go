@@ -158,8 +158,8 @@ func (w walkthrough) remove(t *testing.T) {
 	kubectl(t, "apply", "-f", deploy+"examples/")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=300s")
 	w.run(t, "docs/quickstart.md", "remove")
-	objects := kubectl(t, "get", "pv,storageclass,clusterrole,clusterrolebinding,namespace", "-o", "name")
-	if left := regexp.MustCompile(`(?m)^persistentvolume/pvc-.*$|^.*/podnas$`).FindAllString(objects, -1); left != nil {
+	objects := kubectl(t, "get", "pv,storageclass,priorityclass,clusterrole,clusterrolebinding,namespace,validatingadmissionpolicy,validatingadmissionpolicybinding", "-o", "name")
+	if left := regexp.MustCompile(`(?m)^persistentvolume/pvc-.*$|^.*/podnas(-persistentvolumes)?$`).FindAllString(objects, -1); left != nil {
 		t.Errorf("there is left of podnas: %q", left)
 	}
 }
