@@ -19,7 +19,7 @@ chart does not start the pod anew. A label has fewer characters than a tag may h
 {{- define "podnas.recommendedLabels" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: storage
-app.kubernetes.io/part-of: {{ include "podnas.name" . }}
+app.kubernetes.io/part-of: podnas
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
 {{- end -}}
 
