@@ -3,20 +3,17 @@ package diskimage
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
-)
 
-// label is the label of podnas's file systems.
-const label = "podnas"
+	"github.com/podnas/podnas/internal/volume/xfs"
+)
 
 // sectorSize is that of new images. Disks with sectors of 4096 bytes need it for
 // direct IO, and those of 512 support it.
@@ -38,7 +35,7 @@ func create(ctx context.Context, dir *os.File, path string, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, mkfs, "-q", "-L", label, "-s", "size="+strconv.Itoa(sectorSize), "/proc/self/fd/3")
+	cmd := exec.CommandContext(ctx, mkfs, "-q", "-L", xfs.Label, "-s", "size="+strconv.Itoa(sectorSize), "/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{f}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", mkfs, err, bytes.TrimSpace(out))
@@ -81,40 +78,27 @@ func openImage(path string) (*os.File, error) {
 	return f, nil
 }
 
-// superblock is read from an image.
-type superblock struct {
-	size   int64  // of the file system, in bytes
-	sector uint32 // the least that is written at once
-}
-
 // inspect checks whether a file is podnas's image; otherwise the error says what it
 // is. podnas writes only to its own images: a file with other content may be
 // somebody's only copy of it.
-func inspect(f *os.File) (superblock, error) {
+func inspect(f *os.File) (xfs.Superblock, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return superblock{}, err
+		return xfs.Superblock{}, err
 	}
 	if info.Size() == 0 {
-		return superblock{}, errors.New("the file is empty, and not from podnas: remove it, and podnas creates an image")
+		return xfs.Superblock{}, errors.New("the file is empty, and not from podnas: remove it, and podnas creates an image")
 	}
-	// The offsets are those of struct xfs_dsb.
-	var b [512]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return superblock{}, err
-	}
-	if string(b[:4]) != "XFSB" {
-		return superblock{}, errors.New("the file contains no XFS; podnas does not change it: move it away, or use another file")
-	}
-	if name := string(bytes.TrimRight(b[108:120], "\x00")); name != label {
-		return superblock{}, fmt.Errorf("the file contains an XFS with the label %q, which is not from podnas; podnas does not change it: move it away, or let podnas use it: xfs_admin -L %s %s", name, label, f.Name())
-	}
-	s := superblock{
-		size:   int64(binary.BigEndian.Uint32(b[4:])) * int64(binary.BigEndian.Uint64(b[8:])),
-		sector: uint32(binary.BigEndian.Uint16(b[102:])),
-	}
-	if info.Size() < s.size {
-		return superblock{}, fmt.Errorf("the file is truncated: it has %d bytes, and the XFS in it %d; restore it from a copy", info.Size(), s.size)
+	s, err := xfs.ReadSuperblock(f)
+	switch {
+	case errors.Is(err, xfs.ErrNone):
+		return s, errors.New("the file contains no XFS; podnas does not change it: move it away, or use another file")
+	case err != nil:
+		return s, err
+	case s.Label != xfs.Label:
+		return s, fmt.Errorf("the file contains an XFS with the label %q, which is not from podnas; podnas does not change it: move it away, or let podnas use it: xfs_admin -L %s %s", s.Label, xfs.Label, f.Name())
+	case info.Size() < s.Size:
+		return s, fmt.Errorf("the file is truncated: it has %d bytes, and the XFS in it %d; restore it from a copy", info.Size(), s.Size)
 	}
 	return s, nil
 }

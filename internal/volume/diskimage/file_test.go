@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/podnas/podnas/internal/volume/xfs"
 )
 
 // super is the start of an XFS of so many blocks of 4096 bytes.
@@ -58,7 +60,7 @@ func TestInspect(t *testing.T) {
 				}
 				return
 			}
-			if want := (superblock{size: 409600, sector: 4096}); err != nil || got != want {
+			if want := (xfs.Superblock{Label: xfs.Label, Size: 409600, Sector: 4096}); err != nil || got != want {
 				t.Errorf("got %+v, %v; want %+v", got, err, want)
 			}
 		})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/internal/volume/xfs"
 )
 
 // watchPause is how long the disk below may change unnoticed.
@@ -59,10 +61,7 @@ func (i *Image) hold() error {
 	if blocks == s.reserveBlocks {
 		return nil
 	}
-	if err := ioctl(i.xfs, xfsIocSetReserve, &reserve{blocks: blocks}); err != nil {
-		return fmt.Errorf("set the reserve of the XFS: %w", err)
-	}
-	return nil
+	return xfs.SetReserve(i.root, blocks)
 }
 
 // survey has the space of the file system and of the disk below, in bytes.
@@ -77,21 +76,20 @@ type survey struct {
 
 func (i *Image) survey() (survey, error) {
 	var fs, disk unix.Statfs_t
-	if err := unix.Fstatfs(int(i.xfs.Fd()), &fs); err != nil {
+	if err := unix.Fstatfs(int(i.root.Fd()), &fs); err != nil {
 		return survey{}, fmt.Errorf("statfs of the image: %w", err)
 	}
 	// Of the directory: with a project quota, that is what is left of it.
 	if err := unix.Fstatfs(int(i.disk.Fd()), &disk); err != nil {
 		return survey{}, fmt.Errorf("statfs of the backing disk: %w", err)
 	}
-	// The size that statfs tells is without the log.
-	var g geometry
-	if err := ioctl(i.xfs, xfsIocGeometry, &g); err != nil {
-		return survey{}, fmt.Errorf("read the size of the XFS: %w", err)
+	size, err := xfs.Size(i.root)
+	if err != nil {
+		return survey{}, err
 	}
-	var r reserve
-	if err := ioctl(i.xfs, xfsIocGetReserve, &r); err != nil {
-		return survey{}, fmt.Errorf("read the reserve of the XFS: %w", err)
+	r, err := xfs.GetReserve(i.root)
+	if err != nil {
+		return survey{}, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(i.file.Fd()), &st); err != nil {
@@ -99,10 +97,10 @@ func (i *Image) survey() (survey, error) {
 	}
 	return survey{
 		block:         uint64(fs.Bsize),
-		reserveBlocks: r.blocks,
-		size:          int64(g.dataBlocks) * fs.Bsize,
+		reserveBlocks: r.Blocks,
+		size:          size,
 		free:          int64(fs.Bfree) * fs.Bsize,
-		reserved:      int64(r.available) * fs.Bsize,
+		reserved:      int64(r.Available) * fs.Bsize,
 		image:         st.Blocks * 512,
 		diskSize:      int64(disk.Blocks) * disk.Bsize,
 		diskFree:      int64(disk.Bavail) * disk.Bsize,

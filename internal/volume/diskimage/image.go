@@ -19,9 +19,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/podnas/podnas/internal/volume/xfs"
 )
 
 // Sizes are rounded down to whole steps, so that they are whole blocks, and growth
@@ -67,7 +66,7 @@ type Image struct {
 	file *os.File // the image; its lock excludes other podnas
 	disk *os.File // its directory
 	loop *os.File // the loop device
-	xfs  *os.File // the root directory of the mounted file system
+	root *os.File // the root directory of the mounted file system
 
 	full     bool // of hold only: the disk below has no more space
 	stop     context.CancelFunc
@@ -122,13 +121,15 @@ func (i *Image) open(ctx context.Context, size int64) error {
 	}
 	if i.loop != nil {
 		i.log.Info("disk image: reusing the loop device of a process that has ended", "device", i.loop.Name())
-		if err := i.detachMounts(); err != nil {
+		if err := xfs.DetachLeft(i.loop, i.mountPoint); err != nil {
 			return err
 		}
-	} else if i.loop, err = attach(ctx, i.file, super.sector); err != nil {
+	} else if i.loop, err = attach(ctx, i.file, super.Sector); err != nil {
 		return err
 	}
-	if err := i.mount(ctx); err != nil {
+	repair := fmt.Sprintf("copy the file away, then run xfs_repair %s while podnas is stopped (in a cluster: deploy/components/disk-image/repair.yaml)", i.path)
+	// If it was not unmounted, the kernel recovers the synced state.
+	if i.root, err = xfs.Mount(ctx, i.loop.Name(), i.mountPoint, "prjquota,discard", repair, "deploy/overlays/disk-image"); err != nil {
 		return err
 	}
 	if err := i.grow(size); err != nil {
@@ -139,68 +140,6 @@ func (i *Image) open(ctx context.Context, size int64) error {
 	}
 	i.log.Info("disk image: mounted", "path", i.path, "device", i.loop.Name(), "at", i.mountPoint)
 	return nil
-}
-
-// detachMounts detaches mounts of a dead process on the mount point. If a process
-// still uses it, or it is mounted in another namespace too, the file system stays
-// active, and mount mounts it again.
-func (i *Image) detachMounts() error {
-	for {
-		there, err := mounted(i.loop, i.mountPoint)
-		if err != nil || !there {
-			return err
-		}
-		err = unix.Unmount(i.mountPoint, 0)
-		if errors.Is(err, unix.EBUSY) {
-			err = unix.Unmount(i.mountPoint, unix.MNT_DETACH)
-		}
-		if err != nil {
-			return fmt.Errorf("unmount %s, left by a process that has ended: %w", i.mountPoint, err)
-		}
-	}
-}
-
-// mount mounts the loop device. If it was not unmounted, the kernel recovers the
-// synced state.
-func (i *Image) mount(ctx context.Context) error {
-	if err := os.MkdirAll(i.mountPoint, 0o755); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(i.mountPoint)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("%s contains files, such as %s, which the image would hide: use an empty directory", i.mountPoint, entries[0].Name())
-	}
-	const flags = unix.MS_NODEV | unix.MS_NOSUID // not noexec, which access(2) would show to clients
-	mount := func() error {
-		return unix.Mount(i.loop.Name(), i.mountPoint, "xfs", flags, "prjquota,discard")
-	}
-	// A device that is being unmounted is busy.
-	if err := retryBusy(ctx, mount); err != nil {
-		return i.explainMount(err)
-	}
-	if i.xfs, err = os.Open(i.mountPoint); err != nil {
-		_ = unix.Unmount(i.mountPoint, unix.MNT_DETACH) // the other error is returned
-		return fmt.Errorf("%w: it is still mounted elsewhere by a process, which must end first", err)
-	}
-	return nil
-}
-
-func (i *Image) explainMount(err error) error {
-	fix := "the kernel's log (dmesg) says why"
-	switch {
-	case errors.Is(err, unix.EPERM):
-		fix = "mounting needs CAP_SYS_ADMIN, in a cluster a privileged pod (deploy/overlays/disk-image)"
-	case errors.Is(err, unix.ENODEV):
-		fix = "this kernel has no XFS: load its module (modprobe xfs)"
-	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG), errors.Is(err, unix.EIO):
-		fix = fmt.Sprintf("it is damaged: copy the file away, then run xfs_repair %s while podnas is stopped (in a cluster: deploy/components/disk-image/repair.yaml)", i.path)
-	case errors.Is(err, unix.EINVAL):
-		fix += ": it is already mounted, it is damaged (xfs_repair), or this kernel lacks a feature or the quotas of XFS"
-	}
-	return fmt.Errorf("mount %s: %w; %s", i.loop.Name(), err, fix)
 }
 
 // Close unmounts the image. Nothing may use its files any more.
@@ -217,8 +156,8 @@ func (i *Image) Close() error {
 // close undoes open, even a partial one.
 func (i *Image) close() error {
 	var errs []error
-	if i.xfs != nil {
-		_ = i.xfs.Close() // only read from; open, it would keep the mount
+	if i.root != nil {
+		_ = i.root.Close() // only read from; open, it would keep the mount
 		errs = append(errs, i.unmount())
 	}
 	if i.loop != nil {
@@ -234,35 +173,11 @@ func (i *Image) close() error {
 }
 
 func (i *Image) unmount() error {
-	// An interrupted call may hold a file for a moment.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	err := retryBusy(ctx, func() error { return unix.Unmount(i.mountPoint, 0) })
-	if errors.Is(err, unix.EBUSY) {
+	later, err := xfs.Unmount(i.mountPoint)
+	if later {
 		i.log.Warn("disk image: a process has a file open in it; it is unmounted when the file is closed", "at", i.mountPoint)
-		err = unix.Unmount(i.mountPoint, unix.MNT_DETACH)
 	}
-	if err != nil {
-		return fmt.Errorf("unmount %s: %w", i.mountPoint, err)
-	}
-	return nil
-}
-
-// retryBusy calls f until it does not return EBUSY, for at most ten seconds.
-func retryBusy(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		err := f()
-		if !errors.Is(err, unix.EBUSY) {
-			return err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return err
 }
 
 // inside reports whether a path is dir or below it.

@@ -1,7 +1,6 @@
 package diskimage
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/internal/volume/xfs"
 )
 
 // attached returns the loop device of a file; nil: none. A killed process leaves one
@@ -75,7 +76,7 @@ func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File,
 		Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO},
 	}
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], file.Name())
-	err = retryBusy(ctx, func() error { // busy: another process got the same one
+	err = xfs.RetryBusy(ctx, func() error { // busy: another process got the same one
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return fmt.Errorf("find a free loop device: %w", err)
@@ -127,27 +128,4 @@ func detach(device *os.File) error {
 		err = fmt.Errorf("detach %s: %w", device.Name(), err)
 	}
 	return errors.Join(err, device.Close())
-}
-
-// mounted reports whether a device is mounted on a directory, by proc_pid_mountinfo(5):
-// a file system that is shut down does not answer.
-func mounted(device *os.File, dir string) (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
-		return false, err
-	}
-	number := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
-	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(dir)
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return false, err
-	}
-	defer mounts.Close()
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) > 4 && f[2] == number && f[4] == escaped {
-			return true, nil
-		}
-	}
-	return false, lines.Err()
 }
