@@ -5,7 +5,7 @@
 //  1. [New] refuses what the flags can't mean, and opens the two ports, so that a port that is taken
 //     costs nothing.
 //  2. [App.Run] answers over HTTP at once: podnas is alive, and not ready (http.go).
-//  3. It opens the disk, mounts the image first, if there is one, and chooses what enforces sizes and how
+//  3. It opens the disk, mounts the image first, if there is one, or waits as a standby for a shared one (shared.go), and chooses what enforces sizes and how
 //     files are found (disk.go). The store exports each volume through the exporter (exporter.go).
 //  4. It makes the server of NFS, and what turns claims into volumes, in a cluster or for a folder (claims.go).
 //  5. It serves NFS, then says that it is ready. The checks of 'podnas doctor', the page, the metrics and the
@@ -29,6 +29,7 @@ import (
 	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/volume/shareddisk"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
@@ -47,7 +48,8 @@ type App struct {
 
 	// What Run makes, in this order.
 	exports   *exports.Table
-	mounted   time.Time // when the disk was there
+	mounted   time.Time        // when the disk was there
+	shared    *shareddisk.Disk // nil without --shared-disk
 	limits    quota.Choice
 	engine    server.Choice
 	served    exporter
@@ -84,13 +86,18 @@ func New(cfg Config) (*App, error) {
 	if a.httpPort, err = listen("--http", cfg.HTTP); err != nil {
 		return nil, errors.Join(err, a.nfsPort.Close())
 	}
+	if cfg.SharedDisk != "" { // the port can be had, and is opened again with the disk
+		if err := a.nfsPort.Close(); err != nil {
+			return nil, err
+		}
+	}
 	a.pages = newPages(cfg.Root, cfg.Hosts)
 	return a, nil
 }
 
 // Run runs all until ctx ends or a part fails. Call it once.
 func (a *App) Run(ctx context.Context) (err error) {
-	defer a.nfsPort.Close() // closed twice on most ways, which does no harm
+	defer func() { _ = a.nfsPort.Close() }() // closed twice on most ways, which does no harm
 	defer a.httpPort.Close()
 	answering, stopAnswering := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAnswering()
@@ -99,6 +106,9 @@ func (a *App) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.close()) }()
 	for _, begin := range []func(context.Context) error{a.openDisk, a.openVolumes, a.openServer} {
 		if err := begin(ctx); err != nil {
+			if errors.Is(err, errStandby) {
+				err = nil
+			}
 			return err
 		}
 	}
@@ -115,6 +125,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 		a.Log.Info("podnas: stopping", "delay", a.ShutdownDelay)
 		time.AfterFunc(a.ShutdownDelay, stopServing)
 	})
+	group.Go(func() error { return a.stayActive(serving) })
 	group.Go(func() error { return a.nfs.Serve(serving, a.nfsPort) })
 	group.Go(func() error {
 		context.AfterFunc(serving, stopAnswering)

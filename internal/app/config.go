@@ -13,6 +13,7 @@ import (
 	"github.com/podnas/podnas/internal/status"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/internal/volume/diskimage"
+	"github.com/podnas/podnas/internal/volume/shareddisk"
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -24,6 +25,7 @@ type Config struct {
 
 	Root        string          // --root: where the disk is mounted, or will be
 	Image       *diskimage.Spec // --disk-image; nil: Root is the disk
+	SharedDisk  string          // --shared-disk; empty: there is none
 	NewIdentity string          // --new-identity
 	NewDisk     bool            // --new-disk
 	Quota       quota.Mode      // --quota
@@ -69,6 +71,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Standalone != (c.ClaimsDir != ""):
 		return errors.New("--standalone and --claims=DIR must be used together")
+	case c.SharedDisk != "" && c.Image != nil:
+		return errors.New("--shared-disk and --disk-image can't be used together: each is the disk that is mounted on --root")
 	case c.ClaimGrace < 0:
 		return fmt.Errorf("invalid --claim-grace=%s: use 0 or more", c.ClaimGrace)
 	case !(c.Overcommit >= 0): // nor is NaN
@@ -84,6 +88,11 @@ func (c *Config) validate() error {
 	}
 	if err := volume.CheckNewIdentity(c.NewIdentity); err != nil {
 		return fmt.Errorf("--new-identity: %w", err)
+	}
+	if c.SharedDisk != "" {
+		if err := (&shareddisk.Config{Device: c.SharedDisk}).Validate(); err != nil {
+			return err
+		}
 	}
 	mode, err := quota.ParseMode(string(c.Quota))
 	if err != nil {

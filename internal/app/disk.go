@@ -26,6 +26,12 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 		return err
 	}
 	a.mounted = time.Now()
+	if err := a.openShared(ctx); err != nil {
+		return err
+	}
+	if a.shared != nil {
+		a.mounted = a.shared.Taken()
+	}
 	if err := a.checkDisk(); err != nil {
 		return err
 	}
@@ -55,13 +61,7 @@ func (a *App) openImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.endWith(func() error {
-		// What is exported is open, and would keep the image mounted.
-		for _, v := range a.exports.Volumes() {
-			a.exports.Remove(v.ID)
-		}
-		return image.Close()
-	})
+	a.endWith(func() error { return a.closeExported(image.Close) })
 	return nil
 }
 
@@ -113,7 +113,11 @@ func (a *App) openHeartbeat() error {
 	}
 	dir := statedir.Of(folder, a.store.Reserve(), a.Log)
 	_ = dir.Remove("probe") // what older versions wrote to
-	a.heartbeat, err = heartbeat.Open(heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log})
+	cfg := heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log}
+	if a.shared != nil {
+		cfg.Holds = a.shared.Holds
+	}
+	a.heartbeat, err = heartbeat.Open(cfg)
 	if err != nil {
 		return errors.Join(err, dir.Close())
 	}

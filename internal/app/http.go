@@ -35,7 +35,14 @@ type pages struct {
 }
 
 func newPages(root string, hosts []string) *pages {
-	p, began := &pages{hosts: hosts}, time.Now()
+	p := &pages{hosts: hosts}
+	p.opening(root)
+	return p
+}
+
+// opening serves that the disk is being opened, from now on.
+func (p *pages) opening(root string) {
+	began := time.Now()
 	opening := func() error {
 		return fmt.Errorf("the disk %s is being opened, for %s", root, time.Since(began).Round(time.Second))
 	}
@@ -43,7 +50,6 @@ func newPages(root string, hosts []string) *pages {
 		http.Error(w, "podnas is starting: "+opening().Error(), http.StatusServiceUnavailable)
 	})
 	p.set([]server.Check{{Name: "start", Run: func(context.Context) error { return opening() }}}, later, later)
-	return p
 }
 
 // start serves the checks, the metrics and the page, when they exist.
@@ -52,11 +58,16 @@ func (p *pages) start(checks []server.Check, metrics prometheus.Gatherer, page h
 }
 
 func (p *pages) set(checks []server.Check, metrics, page http.Handler) {
-	probes, named, mux := server.NewProbes(checks), http.NewServeMux(), http.NewServeMux()
+	probes := server.NewProbes(checks)
+	p.serve(probes, probes, metrics, page)
+}
+
+func (p *pages) serve(health, ready, metrics, page http.Handler) {
+	named, mux := http.NewServeMux(), http.NewServeMux()
 	named.Handle("/metrics", metrics)
 	named.Handle("/", page)
-	mux.Handle("/healthz", probes)
-	mux.Handle("/readyz", probes)
+	mux.Handle("/healthz", health)
+	mux.Handle("/readyz", ready)
 	mux.Handle("/", web.Hosts(named, p.hosts))
 	handler := web.ReadOnly(mux)
 	p.handler.Store(&handler)

@@ -57,6 +57,8 @@ type Config struct {
 	Every   time.Duration // time between beats; 0: a second
 	Hold    time.Duration // how long replies leave after the beginning of a beat; 0: 5 s
 	Close   time.Duration // after how long without a beat connections are closed; 0: 30 s
+	// Holds, if not nil, returns why the disk is not ours any more. It is asked before each beat.
+	Holds func() error
 	// Overwrite, if not nil, stands for the disk: it writes a beat.
 	Overwrite func(beat []byte) error
 	Log       *slog.Logger
@@ -165,7 +167,13 @@ func (h *Heartbeat) beat(by func(func() error) error) {
 	h.mu.Lock()
 	h.underway = began
 	h.mu.Unlock()
-	err := by(func() error { return h.overwrite(h.block) })
+	var err error
+	if h.cfg.Holds != nil {
+		err = h.cfg.Holds()
+	}
+	if err == nil {
+		err = by(func() error { return h.overwrite(h.block) })
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.underway = time.Time{}

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/podnas/podnas/internal/volume/shareddisk"
+	"github.com/podnas/podnas/server"
+)
+
+// errStandby is the error of a standby that is told to end.
+var errStandby = errors.New("podnas was a standby until its end")
+
+// openShared returns when the shared disk is this process's own, and mounted at the root. Until then podnas is a standby:
+// its pages say so, and its port for NFS is closed, as connections would wait in it for nobody.
+//
+// What a cluster knows of the active podnas can be asked for from New on, as Config.Silent, and what it is to know of this one
+// is to be told when Open has returned.
+func (a *App) openShared(ctx context.Context) error {
+	if a.SharedDisk == "" {
+		return nil
+	}
+	host, _ := os.Hostname() // it is for people
+	a.shared = shareddisk.New(shareddisk.Config{
+		Device: a.SharedDisk, MountPoint: a.Root, Name: cmp.Or(os.Getenv("POD_NAME"), host), Log: a.Log,
+	})
+	a.pages.standBy(a.shared.Standby)
+	if err := a.shared.Open(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return errStandby
+		}
+		return err
+	}
+	a.endWith(func() error { return a.closeExported(a.shared.Close) })
+	a.pages.opening(a.Root)
+	var err error
+	a.nfsPort, err = listen("--listen", a.Listen)
+	return err
+}
+
+// closeExported closes the disk below the exported volumes, which are open, and would keep it mounted.
+func (a *App) closeExported(disk func() error) error {
+	for _, v := range a.exports.Volumes() {
+		a.exports.Remove(v.ID)
+	}
+	return disk()
+}
+
+// stayActive returns an error when another podnas has taken the disk.
+func (a *App) stayActive(ctx context.Context) error {
+	if a.shared == nil {
+		return nil
+	}
+	return a.shared.Run(ctx)
+}
+
+// standBy serves what a standby has to say: it is ready if it could take the disk over now.
+func (p *pages) standBy(standby func() (active string, err error)) {
+	say := func(w http.ResponseWriter, _ *http.Request) {
+		active, err := standby()
+		if err != nil {
+			http.Error(w, "podnas is a standby, and can't take the disk over: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, "podnas is a standby: %s has the disk\n", active)
+	}
+	p.serve(server.NewProbes(nil), http.HandlerFunc(say), http.HandlerFunc(say), http.HandlerFunc(say))
+}

@@ -1,0 +1,113 @@
+package shareddisk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"os/exec"
+
+	"github.com/podnas/podnas/internal/volume/xfs"
+)
+
+// overlay is where what a pod needs is.
+const overlay = "deploy/overlays/ha"
+
+// release implements target.
+func (d *device) release() error {
+	if err := xfs.DetachLeft(d.file, d.mountPoint); err != nil {
+		return err
+	}
+	return d.unused()
+}
+
+// mount mounts the file system, which it makes if there is none, and makes it as large as the disk allows.
+func (d *Disk) mount(ctx context.Context) (err error) {
+	if d.c.self.Making { // nobody but this goroutine changes it
+		if err := d.make(ctx); err != nil {
+			return err
+		}
+	}
+	repair := fmt.Sprintf("stop all podnas, copy the disk if you can, then run xfs_repair %s", d.cfg.Device)
+	if d.root, err = xfs.Mount(ctx, d.device.path, d.device.mountPoint, "prjquota", repair, overlay); err != nil {
+		return err
+	}
+	if err := d.grow(); err != nil {
+		return err
+	}
+	d.cfg.Log.Info("shared disk: mounted", "disk", d.cfg.Device, "at", d.device.mountPoint)
+	return nil
+}
+
+// make makes the file system. The beat says so meanwhile: if this process dies, the next one begins anew.
+func (d *Disk) make(ctx context.Context) error {
+	mkfs, err := exec.LookPath("mkfs.xfs")
+	if err != nil {
+		return fmt.Errorf("making a file system on it needs the program mkfs.xfs: install xfsprogs (in a cluster: the image of %s): %w", overlay, err)
+	}
+	size, err := d.device.room()
+	if err != nil {
+		return err
+	}
+	d.cfg.Log.Info("shared disk: it is empty, making a file system", "disk", d.cfg.Device, "bytes", size)
+	// Without -K it would discard the block of the beat, too.
+	out, err := exec.CommandContext(ctx, mkfs, "-q", "-f", "-K", "-L", xfs.Label, "-d", fmt.Sprintf("size=%d", size), d.device.path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", mkfs, err, bytes.TrimSpace(out))
+	}
+	return d.c.move(func() error {
+		super, err := d.device.superblock()
+		if err == nil {
+			d.device.at, d.c.self.Making = placeOf(super.Size), false
+		}
+		return err
+	})
+}
+
+// grow makes the file system larger if the disk has become larger, and has the superblock say the size of the file system,
+// by which others find the beat.
+func (d *Disk) grow() error {
+	room, err := d.device.room()
+	if err != nil {
+		return err
+	}
+	return d.c.move(func() error {
+		has, err := xfs.Size(d.root)
+		if err != nil {
+			return err
+		}
+		to := placeOf(max(room, has))
+		if to == d.device.at {
+			return nil
+		}
+		// The block where the beat was belongs to the larger file system: from here on none is written there. Whoever finds
+		// that beat looks behind the larger one.
+		if placeOf(has) == d.device.at {
+			before := d.c.self
+			before.Growing = true
+			if err := d.device.write(&before); err != nil {
+				return err
+			}
+		}
+		d.device.at = to
+		if err := d.device.write(&d.c.self); err != nil {
+			return err
+		}
+		from, grown, err := xfs.Grow(d.root, room, mib)
+		if err != nil {
+			return err
+		}
+		if grown {
+			d.cfg.Log.Info("shared disk: the file system is larger", "from", from, "bytes", room)
+		}
+		return xfs.WriteBack(d.root)
+	})
+}
+
+func (d *Disk) unmount() error {
+	later, err := xfs.Unmount(d.device.mountPoint)
+	if later {
+		d.cfg.Log.Warn("shared disk: a process has a file open in it; it is unmounted when the file is closed, and others have to take the disk over", "at", d.device.mountPoint)
+	}
+	return err
+}
