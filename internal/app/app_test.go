@@ -2,12 +2,15 @@ package app
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/internal/volume/diskimage"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 )
@@ -35,6 +38,10 @@ func TestNewRefusesFlags(t *testing.T) {
 		"overcommit":  func(c *Config) { c.Overcommit = -1 },
 		"grace":       func(c *Config) { c.ClaimGrace = -1 },
 		"newIdentity": func(c *Config) { c.NewIdentity = "mine" },
+		"shared path": func(c *Config) { c.SharedDisk = "dev/podnas" },
+		"two disks": func(c *Config) {
+			c.SharedDisk, c.Image = "/dev/podnas", &diskimage.Spec{Path: "/disk/podnas.img", Size: 1 << 30}
+		},
 	} {
 		cfg := config(t)
 		cfg.Listen = "nowhere" // which would be the error of a port
@@ -70,4 +77,24 @@ func TestNewGivesBackThePort(t *testing.T) {
 	again, err := net.Listen("tcp", cfg.Listen)
 	mustDo(t, err)
 	mustDo(t, again.Close())
+}
+
+// A standby has the port of NFS closed, but refuses to start where it can't be had.
+func TestPortOfAStandby(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	mustDo(t, err)
+	cfg := config(t)
+	cfg.SharedDisk, cfg.Listen = "/dev/missing", free.Addr().String()
+	if _, err := New(cfg); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("New: %v", err)
+	}
+	mustDo(t, free.Close())
+	a, err := New(cfg)
+	mustDo(t, err)
+	again, err := net.Listen("tcp", cfg.Listen)
+	mustDo(t, err)
+	mustDo(t, again.Close())
+	if err := a.Run(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "shared disk /dev/missing") {
+		t.Errorf("a disk that is not there: %v", err)
+	}
 }

@@ -66,3 +66,31 @@ func TestHTTPPages(t *testing.T) {
 		}
 	}
 }
+
+// A standby is ready when it could take the disk over, and says who has it.
+func TestPagesOfAStandby(t *testing.T) {
+	var can error
+	pages := newPages("/disk", nil)
+	pages.standBy(func() (string, error) { return "podnas-1", can })
+	ask := func(path string) string {
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.0.0.1"+path, http.NoBody))
+		return strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body))
+	}
+	const stands = "podnas is a standby: podnas-1 has the disk"
+	for path, want := range map[string]string{"/healthz": "200 ok", "/readyz": "200 " + stands, "/": "200 " + stands, "/metrics": "200 # " + stands} {
+		if got := ask(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	can = errors.New("no answer from the disk")
+	for path, want := range map[string]string{"/healthz": "200 ok", "/readyz": "503", "/": "503", "/metrics": "200 # "} {
+		if got := ask(path); !strings.HasPrefix(got, want) || path != "/healthz" && !strings.HasSuffix(got, "can't take the disk over: no answer from the disk") {
+			t.Errorf("%s: %q, want %q and the reason", path, got, want)
+		}
+	}
+	pages.opening("/disk")
+	if got := ask("/readyz"); !strings.HasPrefix(got, "503 start: the disk /disk is being opened") {
+		t.Errorf("when it has the disk: %q", got)
+	}
+}

@@ -58,15 +58,24 @@ func (a *App) stayActive(ctx context.Context) error {
 	return a.shared.Run(ctx)
 }
 
-// standBy serves what a standby has to say: it is ready if it could take the disk over now.
+// standBy serves what a standby has to say: it is ready if it could take the disk over now. It has no metrics, which it says
+// in a comment.
 func (p *pages) standBy(standby func() (active string, err error)) {
-	say := func(w http.ResponseWriter, _ *http.Request) {
+	say := func() (text string, status int) {
 		active, err := standby()
 		if err != nil {
-			http.Error(w, "podnas is a standby, and can't take the disk over: "+err.Error(), http.StatusServiceUnavailable)
-			return
+			return "podnas is a standby, and can't take the disk over: " + err.Error(), http.StatusServiceUnavailable
 		}
-		fmt.Fprintf(w, "podnas is a standby: %s has the disk\n", active)
+		return "podnas is a standby: " + active + " has the disk", http.StatusOK
 	}
-	p.serve(server.NewProbes(nil), http.HandlerFunc(say), http.HandlerFunc(say), http.HandlerFunc(say))
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text, status := say()
+		w.WriteHeader(status)
+		fmt.Fprintln(w, text)
+	})
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := say()
+		fmt.Fprintln(w, "#", text)
+	})
+	p.serve(server.NewProbes(nil), page, metrics, page)
 }

@@ -13,7 +13,8 @@ const (
 	// poll is the time between two looks of a standby. every is the time between two beats.
 	poll  = 500 * time.Millisecond
 	every = time.Second
-	// lookAge is how old a look may be when the disk is taken from who had it then.
+	// lookAge is how old a look may be when the disk is taken from who had it then, and how far apart two may be that show
+	// that nothing has changed.
 	lookAge = 2 * time.Second
 )
 
@@ -128,7 +129,8 @@ func (c *contender) take(ctx context.Context) error {
 	for {
 		now, err := c.look()
 		if err == nil {
-			if s.since.IsZero() || !now.same(&s.look) {
+			// Between looks that are far apart, or while one hung, the active process may have been kept from its disk, too.
+			if s.since.IsZero() || !now.same(&s.look) || now.ended.Sub(s.look.ended) > lookAge {
 				s.since = now.ended
 			}
 			s.look = now

@@ -21,8 +21,9 @@ const (
 
 // device is the disk. It implements target.
 //
-// The file system ends on a whole MiB, and the beat is the last block of the MiB behind it. So who reads the superblock
-// finds the beat, whatever size the disk has by now for this machine or for another one.
+// The file system ends on a whole MiB, and the beat is the first block of the MiB behind it. So who reads the superblock
+// finds the beat, whatever size the disk has by now for this machine or for another one. The last blocks of the disk are
+// not for it, as mkfs.xfs writes zeros there.
 type device struct {
 	file *os.File // with O_DIRECT: the kernel keeps nothing of it
 	path string
@@ -95,7 +96,7 @@ func (d *device) room() (int64, error) {
 }
 
 // placeOf returns where the beat is behind a file system of a size.
-func placeOf(fs int64) int64 { return (fs+mib-1)/mib*mib + mib - beatSize }
+func placeOf(fs int64) int64 { return (fs + mib - 1) / mib * mib }
 
 // read implements target. Whatever is not podnas's own is a permanentError.
 func (d *device) read() (b beat, empty bool, err error) {

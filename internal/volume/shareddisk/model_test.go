@@ -19,15 +19,17 @@ type model struct {
 	keys   map[string]uint64 // by nexus
 	holder string            // nexus that has the reservation; empty: nobody
 	beat   beat
-	over   bool              // what the file system says: the last process that had it mounted has ended by itself
-	away   bool              // it answers nobody
-	cut    map[string]bool   // it does not answer this machine
-	mounts map[string]*nexus // by machine whose kernel has it mounted: the process that did it
-	bad    []string          // what must not happen
+	over   bool                     // what the file system says: the last process that had it mounted has ended by itself
+	away   bool                     // it answers nobody
+	cut    map[string]bool          // it does not answer this machine
+	mounts map[string]*nexus        // by machine whose kernel has it mounted: the process that did it
+	bad    []string                 // what must not happen
+	hung   map[string]chan struct{} // for these machines it hangs until the channel is closed
+	forgot bool                     // it has restarted without its reservations
 }
 
 func newModel() *model {
-	m := &model{over: true, keys: map[string]uint64{}, cut: map[string]bool{}, mounts: map[string]*nexus{}}
+	m := &model{over: true, keys: map[string]uint64{}, cut: map[string]bool{}, hung: map[string]chan struct{}{}, mounts: map[string]*nexus{}}
 	return m
 }
 
@@ -36,8 +38,12 @@ func (m *model) canWriteLocked(nexus string) bool {
 	return !m.away && !m.cut[nexus] && (m.holder == "" || m.keys[nexus] != 0)
 }
 
-// checkLocked checks that at most one kernel that has the disk mounted can write to it.
+// checkLocked checks that at most one kernel that has the disk mounted can write to it, unless the storage has forgotten
+// who may.
 func (m *model) checkLocked(what string) {
+	if m.forgot {
+		return
+	}
 	writers := 0
 	for nexus := range m.mounts {
 		if m.holder == "" || m.keys[nexus] != 0 { // it may be cut off only for now
@@ -55,7 +61,7 @@ func (m *model) restart(keeps bool) {
 	defer m.mu.Unlock()
 	if !keeps {
 		clear(m.keys)
-		m.holder = ""
+		m.holder, m.forgot = "", true
 	}
 }
 
@@ -70,6 +76,12 @@ type nexus struct {
 func (n *nexus) do(what string, call func() error) error {
 	n.pause()
 	time.Sleep(time.Millisecond)
+	n.mu.Lock()
+	hung := n.hung[n.name]
+	n.mu.Unlock()
+	if hung != nil {
+		<-hung
+	}
 	n.mu.Lock()
 	var err error
 	switch {
@@ -174,6 +186,9 @@ func (n *nexus) mount() (over bool, err error) {
 	err = n.do("mount", func() error {
 		if !n.canWriteLocked(n.name) {
 			return errConflict
+		}
+		if n.mounts[n.name] != nil {
+			n.bad = append(n.bad, n.name+" mounts what the process before it has mounted, and may have lost meanwhile")
 		}
 		n.mounts[n.name] = n
 		over = n.over
