@@ -1,5 +1,5 @@
 #!/bin/bash
-# disks.sh: run TestSAN or TestDRBD, which need guests in a network of their own (taps.sh): two nodes that podnas moves
+# disks.sh: run TestSAN, TestHA or TestDRBD, which need guests in a network of their own (taps.sh): two nodes that podnas moves
 # between with its disk, a client, and a storage machine. The test, on this machine, boots and kills them.
 #
 # usage: test/vm/disks.sh TEST-BINARY ARG...   (go test -exec)

@@ -20,7 +20,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// What is in the network of TestSAN and TestDRBD: a storage machine, two nodes, a client. The storage machine is also the
+// What is in the network of TestSAN, TestHA and TestDRBD: a storage machine, two nodes, a client. The storage machine is also the
 // second client, which must not get what the first one has locked.
 const (
 	storageGuest = iota
@@ -57,6 +57,8 @@ type movableNode struct {
 	*guest
 	disk   movableDisk
 	shared string // a folder that outlives it, with podnas's log
+	claims string // the folder of claims
+	flags  string // of podnas: which disk it has
 }
 
 // movableDisk is an engine whose disk one of two nodes has.
@@ -71,7 +73,7 @@ type movableDisk interface {
 
 func newMovableNode(t *testing.T, n int, disk movableDisk, args ...string) *movableNode {
 	t.Helper()
-	v := &movableNode{newGuest(t, n), disk, t.TempDir()}
+	v := &movableNode{newGuest(t, n), disk, t.TempDir(), diskAt + "/claims", "--root " + diskAt + "/root"}
 	v.args = []string{"-s", v.shared, "-e", "DISKS=" + os.Getenv("DISKS"), "-e", "PODNAS=" + os.Getenv("PODNAS")}
 	v.args = append(v.args, args...)
 	t.Cleanup(func() {
@@ -110,9 +112,9 @@ func (v *movableNode) unmount() {
 // serve starts podnas.
 func (v *movableNode) serve() {
 	v.t.Helper()
-	v.mustSh(`setsid $PODNAS serve --standalone --root $1/root --claims $1/claims --claim-grace 0s --listen $2 --http $3 \
+	v.mustSh(`setsid $PODNAS serve --standalone $7 --claims $1 --claim-grace 0s --listen $2 --http $3 \
 			--server-address $4 --handles $5 </dev/null >>$6/podnas.log 2>&1 &
-		echo $! >/run/podnas.pid`, diskAt, movablePort, movableHTTP, movableIP, cmp.Or(os.Getenv("FINDER"), "auto"), v.shared)
+		echo $! >/run/podnas.pid`, v.claims, movablePort, movableHTTP, movableIP, cmp.Or(os.Getenv("FINDER"), "auto"), v.shared, v.flags)
 }
 
 // end ends podnas as kubelet does.
@@ -174,12 +176,12 @@ func leads(t *testing.T, v *movableNode) {
 func (v *movableNode) claimOn(name, version string) persistentVolume {
 	v.t.Helper()
 	text := fmt.Sprintf(class, name, "Delete") + "mountOptions: [nfsvers=" + version + "]\n---\n" + fmt.Sprintf(claim, name, name, "64Mi")
-	if _, err := v.run(text, "/bin/sh", "-ec", "cat >$0/claims/$1.yaml", diskAt, name); err != nil {
+	if _, err := v.run(text, "/bin/sh", "-ec", "cat >$0/$1.yaml", v.claims, name); err != nil {
 		v.t.Fatal(err)
 	}
 	var pv persistentVolume
 	eventually(v.t, "a volume for claim "+name, func() bool {
-		files, err := v.sh(`grep -lx "    name: $2" $1/claims/provisioned/*.yaml`, diskAt, name)
+		files, err := v.sh(`grep -lx "    name: $2" $1/provisioned/*.yaml`, v.claims, name)
 		if err != nil {
 			return false
 		}

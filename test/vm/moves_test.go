@@ -106,6 +106,7 @@ func movedRecord(n int) []byte { return fmt.Appendf(nil, "%0*d\n", movedRecordSi
 // moveLoad is what the client does all the time.
 type moveLoad struct {
 	client, other *guest
+	pvs           map[string]persistentVolume
 	answered      *moments            // a new connection
 	written       map[string]*moments // a record that fsync has returned for, by version
 	logs          map[string]file
@@ -151,6 +152,7 @@ func startLoad(t *testing.T, client, other *guest, pvs map[string]persistentVolu
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
+	l.pvs = pvs
 	return l
 }
 
@@ -265,6 +267,12 @@ func startMoving(t *testing.T, first *movableNode, client, other *guest) *moveLo
 	first.serve()
 	first.waitReady()
 	leads(t, first)
+	return startClients(t, first, client, other)
+}
+
+// startClients makes volumes, by a node where podnas runs, and starts what uses them.
+func startClients(t *testing.T, first *movableNode, client, other *guest) *moveLoad {
+	t.Helper()
 	pvs := map[string]persistentVolume{}
 	for _, version := range bothVersions {
 		pv := first.claimOn("v"+strings.ReplaceAll(version, ".", ""), version)

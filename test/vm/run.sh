@@ -45,7 +45,7 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout "$((limit - 60))s" -exec "$command" "$@"
 }
-alone='TestThroughService|TestSAN|TestDRBD|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
+alone='TestThroughService|TestSAN|TestDRBD|TestHA|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
 limit=7260 # seconds
 for duration in "${CHAOS:-}" "${FSX:-}"; do
 	case $duration in
@@ -106,8 +106,8 @@ apart4() { # the rest of version 4, most of it in guests of another kind
 		suite "native, NFS $nfs4" "env 'PODNAS=$bin/podnas' ENGINE=native NFS=$nfs4 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 	local moves
-	for moves in TestSAN TestDRBD; do
-		if wanted $moves && alsoShort $moves 'what podnas does of it by itself, TestGuestPowerCut and test/attack have'; then
+	for moves in TestSAN TestDRBD TestHA; do
+		if wanted $moves && { [ $moves = TestHA ] || alsoShort $moves 'what podnas does of it by itself, TestGuestPowerCut and test/attack have'; }; then
 			suite "native, NFS $nfs4" "env 'PODNAS=$bin/podnas' ENGINE=native NFS=$nfs4 FINDER=$finder4 '$here/disks.sh'" -run $moves ./test/vm || status=1
 		fi
 	done

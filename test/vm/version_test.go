@@ -47,6 +47,7 @@ var notWith4 = map[string]string{
 	"TestDiskImageMadeWhole":      noProtocol,
 	"TestDiskImageForeign":        noProtocol,
 	"TestDiskImageSpace":          noProtocol,
+	"TestSharedDiskRefused":       noProtocol,
 	"TestInodesTakenOver":         noProtocol,
 	"TestNameIsOnTheDisk":         noProtocol,
 	"TestSize":                    noProtocol,
@@ -108,10 +109,11 @@ const (
 
 // notInShort are the tests that a short run leaves out, with either version.
 var notInShort = map[string]string{
-	"TestBuild":            "what it does is in TestGit and TestProcesses, too",
-	"TestManyFiles":        "TestFiles lists a directory with many entries",
-	"TestDiskImageForeign": "what is refused is told below the kernel, by TestInspect of internal/volume/diskimage",
-	"TestFaultyDiskUnseen": "what the kernel tells of a failed write is asked on this machine's own kernel, by TestSyncFails",
+	"TestBuild":             "what it does is in TestGit and TestProcesses, too",
+	"TestManyFiles":         "TestFiles lists a directory with many entries",
+	"TestDiskImageForeign":  "what is refused is told below the kernel, by TestInspect of internal/volume/diskimage",
+	"TestFaultyDiskUnseen":  "what the kernel tells of a failed write is asked on this machine's own kernel, by TestSyncFails",
+	"TestSharedDiskRefused": "what is refused is told below the kernel, by TestRead of internal/volume/shareddisk",
 }
 
 // notInShort3 are those that it leaves out with version 3, notInShort4 those with version 4, and

@@ -98,8 +98,21 @@ func (d *device) room() (int64, error) {
 // placeOf returns where the beat is behind a file system of a size.
 func placeOf(fs int64) int64 { return (fs + mib - 1) / mib * mib }
 
-// read implements target. Whatever is not podnas's own is a permanentError.
+// read implements target. Whatever is not podnas's own is a permanentError. Another process may be making the file system
+// between one read and the next: it first says so, then writes it, then says that it is done. So what was read is
+// right after at most two of these steps.
 func (d *device) read() (b beat, empty bool, err error) {
+	for range 3 {
+		b, empty, err = d.readOnce()
+		var permanent permanentError
+		if !errors.As(err, &permanent) {
+			break
+		}
+	}
+	return b, empty, err
+}
+
+func (d *device) readOnce() (b beat, empty bool, err error) {
 	super, err := d.superblock()
 	if err != nil && !errors.Is(err, xfs.ErrNone) {
 		return beat{}, false, err

@@ -115,6 +115,36 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadWhileMade reads a disk while another process makes the file system on it.
+func TestReadWhileMade(t *testing.T) {
+	for range 300 {
+		d := fakeDisk(t, 310)
+		maker := &device{file: d.file, out: aligned(beatSize), at: 309 * mib}
+		made := make(chan error, 1)
+		go func() {
+			err := maker.write(&beat{Key: 1, Making: true})
+			for _, b := range [][]byte{[]byte("AG"), super(xfs.Label, 309, true), super(xfs.Label, 309, false)} {
+				_, failed := d.file.WriteAt(b, 0)
+				err = errors.Join(err, failed)
+			}
+			made <- errors.Join(err, maker.write(&beat{Key: 1}))
+		}()
+		for done := false; !done; {
+			select {
+			case err := <-made:
+				if err != nil {
+					t.Fatal(err)
+				}
+				done = true
+			default:
+			}
+			if _, _, err := d.read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestForeignIsPermanent(t *testing.T) {
 	d := fakeDisk(t, 400)
 	d.put(t, 0, []byte("somebody's"))
@@ -195,7 +225,7 @@ func TestDecodeHolder(t *testing.T) {
 		{"exclusive access", answer(16, 3), 0, errOtherKind},
 		{"write exclusive, all registrants", answer(16, 7), 0, errOtherKind},
 	} {
-		if got, err := decodeHolder(tt.b); got != tt.want || err != tt.err {
+		if got, err := decodeHolder(tt.b); got != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %#x, %v", tt.name, got, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-
 	"os/exec"
 
 	"github.com/podnas/podnas/internal/volume/xfs"

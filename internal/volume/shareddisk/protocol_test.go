@@ -160,7 +160,9 @@ func (p *process) live(ctx context.Context) {
 		err = p.target.heartbeat(true)
 	}
 	stop()
-	_ = <-lost // it may have lost the disk just now
+	if last := <-lost; err == nil {
+		err = last
+	}
 	if p.target.killed() {
 		return // the kernel unmounts
 	}
