@@ -115,3 +115,18 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// A disk that can be written to, but that another has, is lost.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	var f fault
+	h := open(t, t.TempDir(), heartbeat.Config{Holds: func() error { return f.overwrite(nil) }})
+	mustDo(t, h.Wait(nil))
+	f.set(errors.New("another podnas has it"), nil)
+	eventually(t, "replies are held", func() bool { return !h.Passes() })
+	if err := h.Err(); err == nil || err.Error() != "another podnas has it" {
+		t.Errorf("it says %v", err)
+	}
+	f.set(nil, nil)
+	mustDo(t, h.Wait(nil))
+}

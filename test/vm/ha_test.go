@@ -216,6 +216,7 @@ func TestHA(t *testing.T) {
 	step(t, "StandbyStopped", func(t *testing.T) { p.standbyStopped(t, load) })
 	step(t, "StorageCutForTheActive", func(t *testing.T) { p.storageCut(t, load) })
 	step(t, "TargetAwayFor15s", func(t *testing.T) { p.targetAway(t, load) })
+	step(t, "BothKilled", func(t *testing.T) { p.bothKilled(t, load) })
 	step(t, "Larger", func(t *testing.T) { p.larger(t, load) })
 }
 
@@ -226,6 +227,21 @@ func (p *pair) nodeKilled(t *testing.T, load *moveLoad) {
 	p.roles(active)
 	load.tell(t, died, map[string]time.Time{"the death": died})
 	load.check(t, died)
+	p.reboot(active)
+}
+
+// bothKilled kills both nodes. The one that stood by comes back first, and finds the key of the dead one.
+func (p *pair) bothKilled(t *testing.T, load *moveLoad) {
+	active, standby := p.roles(nil)
+	active.kill9()
+	standby.kill()
+	standby.bootAgain()
+	standby.disk.attach(standby)
+	began := time.Now()
+	standby.serve()
+	p.roles(active)
+	load.tell(t, began, map[string]time.Time{"the start": began})
+	load.check(t, began)
 	p.reboot(active)
 }
 

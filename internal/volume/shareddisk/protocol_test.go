@@ -12,7 +12,6 @@ import (
 
 // world is some machines with a disk that is a model.
 type world struct {
-	t     *testing.T
 	disk  *model
 	aptpl bool
 	nodes []*node
@@ -349,8 +348,8 @@ func (w *world) settle() error {
 }
 
 // newWorld makes a world, and starts a podnas on each machine.
-func newWorld(t *testing.T, seed uint64, nodes int, aptpl bool) *world {
-	w := &world{t: t, disk: newModel(), r: rand.New(rand.NewPCG(seed, 1)), aptpl: aptpl}
+func newWorld(t *testing.T, seed uint64, nodes int, aptpl, calm bool) *world {
+	w := &world{disk: newModel(), r: rand.New(rand.NewPCG(seed, 1)), aptpl: aptpl, calm: calm}
 	for i := range nodes {
 		n := &node{w: w, name: string(rune('A' + i))}
 		w.nodes = append(w.nodes, n)
@@ -369,7 +368,7 @@ func (w *world) end() {
 func run(t *testing.T, seed uint64, nodes, steps int, aptpl bool) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		w := newWorld(t, seed, nodes, aptpl)
+		w := newWorld(t, seed, nodes, aptpl, false)
 		var done []string
 		for range steps {
 			wait := time.Duration(r.IntN(20)) * time.Millisecond

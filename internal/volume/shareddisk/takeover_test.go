@@ -72,8 +72,7 @@ func TestTakeovers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 0, 2, true)
-				w.calm = true
+				w := newWorld(t, 0, 2, true, true)
 				time.Sleep(time.Second)
 				active := w.active()
 				if active == nil {
@@ -135,8 +134,7 @@ func (w *world) away(away bool) {
 // any more, and one to be active again soon.
 func TestStorageForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 2, false)
-		w.calm = true
+		w := newWorld(t, 0, 2, false, true)
 		time.Sleep(20 * time.Second)
 		before := w.active()
 		w.disk.restart(false)
@@ -157,8 +155,7 @@ func TestStorageForgets(t *testing.T) {
 // has taken over has ended since.
 func TestCutOffForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 2, true)
-		w.calm = true
+		w := newWorld(t, 0, 2, true, true)
 		time.Sleep(20 * time.Second)
 		old := w.active()
 		old.stop()
