@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,11 @@ func (g *guest) kill() {
 	}
 	_ = g.cmd.Wait() // its error is the signal
 	g.cmd = nil
+	// The kernel's process may end later, and answer until then who boots the guest anew.
+	eventually(g.t, g.name+" is gone", func() bool {
+		link, err := exec.Command("ip", "link", "show", fmt.Sprint("tap", g.n)).Output()
+		return err != nil || bytes.Contains(link, []byte("NO-CARRIER"))
+	})
 	if g.rpc != nil {
 		g.rpc.Close()
 	}
