@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/active"
 	"github.com/podnas/podnas/provisioner/controller"
 )
 
@@ -25,6 +26,8 @@ type Cluster struct {
 	Namespace, Service string
 	// Check returns an error if the engine does not support a volume's options.
 	Check func(volume.Options) error
+	// Active tells the cluster that this podnas serves the disk that it shares with a standby; nil: it has the disk alone.
+	Active *active.Active
 }
 
 // address checks the address that clients mount from.
@@ -51,23 +54,34 @@ func (c *Cluster) compared() []doctor.Result {
 	return findings(r.Findings)
 }
 
+// grant is what a file of deploy/ grants, and what to do without it.
+type grant struct {
+	rights []controller.Right
+	fix    string
+}
+
 // rights checks with the API server whether podnas has all the rights it needs.
 func (c *Cluster) rights(ctx context.Context) []doctor.Result {
+	wanted := []grant{{controller.Rights(), "apply the ClusterRole and the Role of this version: kubectl apply -f deploy/base/rbac.yaml"}}
+	if c.Active != nil {
+		wanted = append(wanted, grant{active.Rights(), "apply the Role of deploy/components/ha: kubectl apply -f deploy/components/ha/rbac.yaml"})
+	}
 	asked := 0
 	var results []doctor.Result
-	for _, right := range controller.Rights() {
-		if right.Own && c.Namespace == "" {
-			continue // outside of the cluster podnas has no namespace, and needs no rights in it
-		}
-		for _, verb := range right.Verbs {
-			allowed, err := c.may(ctx, right, verb)
-			if err != nil {
-				return append(results, doctor.Fail("make sure that podnas's pod can reach the API server", "can't query podnas's rights: %v", err))
+	for _, from := range wanted {
+		for _, right := range from.rights {
+			if right.Own && c.Namespace == "" {
+				continue // outside of the cluster podnas has no namespace, and needs no rights in it
 			}
-			asked++
-			if !allowed {
-				results = append(results, doctor.Fail("apply the ClusterRole and the Role of this version: kubectl apply -f deploy/base/rbac.yaml",
-					"podnas may not %s %s: %s", verb, describe(right, c.Namespace), right.Without))
+			for _, verb := range right.Verbs {
+				allowed, err := c.may(ctx, right, verb)
+				if err != nil {
+					return append(results, doctor.Fail("make sure that podnas's pod can reach the API server", "can't query podnas's rights: %v", err))
+				}
+				asked++
+				if !allowed {
+					results = append(results, doctor.Fail(from.fix, "podnas may not %s %s: %s", verb, describe(right, c.Namespace), right.Without))
+				}
 			}
 		}
 	}

@@ -86,6 +86,9 @@ func (cfg *Config) checks(running context.Context) []doctor.Check {
 	if c == nil {
 		return append(checks, doctor.Check{Source: "process", Name: "address", Every: rarely, Run: path})
 	}
+	if c.Active != nil {
+		checks = append(checks, doctor.Check{Source: "cluster", Name: "standby", Live: true, Run: some(c.Active.Findings)})
+	}
 	return append(
 		checks,
 		doctor.Check{Source: "cluster", Name: "service", Every: rarely, Run: path}, // two calls, and claims depend on it
