@@ -25,6 +25,7 @@ func TestPodSecurity(t *testing.T) {
 		"hostpath":   "privileged",
 		"xfs-quota":  "privileged",
 		"disk-image": "privileged",
+		"ha":         "privileged",
 	}
 	makePriorityClass(t)
 	for _, path := range kustomizations(t, "../../deploy") {

@@ -24,8 +24,14 @@ import (
 
 const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
-// as is the API server as an account sees it.
+// as is the API server's PersistentVolumes as an account sees them.
 func as(t *testing.T, namespace, account string) typedcore.PersistentVolumeInterface {
+	t.Helper()
+	return asClient(t, namespace, account).CoreV1().PersistentVolumes()
+}
+
+// asClient is the API server as an account sees it.
+func asClient(t *testing.T, namespace, account string) *kubernetes.Clientset {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.plane.Kubeconfig())
 	if err != nil {
@@ -39,7 +45,7 @@ func as(t *testing.T, namespace, account string) typedcore.PersistentVolumeInter
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.CoreV1().PersistentVolumes()
+	return client
 }
 
 // persistentVolume is one by a provisioner, or by none.

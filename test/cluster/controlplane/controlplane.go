@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -148,6 +149,13 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context, down time.Duration)
 		return ctx.Err()
 	}
 	return c.startAPIServer(ctx)
+}
+
+// HangAPIServer has the API server answer nothing, until the function that it returns is called. Connections to it are
+// accepted, and nothing is refused.
+func (c *ControlPlane) HangAPIServer() (goOn func() error, err error) {
+	p := c.apiserver.cmd.Process
+	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
 // Stop ends everything. The state is for one run, so nothing is asked to end
