@@ -9,8 +9,8 @@ import (
 const doctorPodLong = `Say why podnas's pod does not run or is not ready, and what to do, when you can't use 'kubectl
 exec'. This changes nothing.
 
-It reads the StatefulSet, its pod, the claims of its disk, the StorageClasses and the events of
-the namespace from the API server, as the user of your kubeconfig. The ClusterRole view is
+It reads the StatefulSet, its pods, the claims of its disk, the StorageClasses, the Service and the events
+of the namespace from the API server, as the user of your kubeconfig. The ClusterRole view is
 enough, except for StorageClasses, which are cluster-wide; missing rights are reported. You need
 no right to read logs: the pod's status contains the last lines of a podnas that has ended.
 

@@ -22,6 +22,9 @@ pod while it can't know whether the first one still writes to the disk. You can:
     deletes all its pods, and deletes podnas's pod there;
   - tells what the next pod waits for, until it serves.
 
+Where two podnas share a disk (deploy/overlays/ha) the standby takes over by itself. Then this says so, and does the same
+for the pod on NODE, so that there is a standby again.
+
 A call that was interrupted is made again, and goes on. When NODE was started again, --over takes the taint away;
 it refuses if NODE was not restarted since.
 

@@ -48,8 +48,9 @@ To install it, copy it out of the image, or build it:
   ln -s podnas ~/.local/bin/kubectl-podnas
   ln -s podnas ~/.local/bin/kubectl_complete-podnas    # completion after 'kubectl podnas'
 
-If there are several podnas, --namespace and --name say which one is meant. You need the rights to list
-statefulsets and get pods, which the ClusterRole view has, and to get and create pods/exec.
+If there are several podnas, --namespace and --name say which one is meant. Of two that share a disk it is the one
+that serves. You need the rights to list statefulsets and to get and list pods, which the ClusterRole view has, and to
+get and create pods/exec.
 
 ` + exitHelp
 

@@ -28,6 +28,7 @@ type Outside struct {
 	Namespace, Name string // of the StatefulSet
 
 	events []v1.Event // of the namespace, latest first
+	number int        // of pods that there are to be
 }
 
 // Look returns its findings, and whether podnas certainly does not run.
@@ -55,32 +56,53 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 		results = append(results, o.denied("statefulset", "get statefulsets", err, doctor.Failed))
 		set = nil
 	}
-	pod, err := o.Client.CoreV1().Pods(o.Namespace).Get(ctx, o.podName(), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		pod, down = nil, true
-	case err != nil:
-		return append(results, o.denied("pod "+o.podName(), "get pods", err, doctor.Failed)), false
-	default:
-		down = !runs(pod)
+	o.number = numberOf(set)
+	var pods []*v1.Pod // by number; nil: it is not there
+	down = true
+	for i := range o.number {
+		pod, err := o.Client.CoreV1().Pods(o.Namespace).Get(ctx, o.podName(i), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			pod = nil
+		case err != nil:
+			return append(results, o.denied("pod "+o.podName(i), "get pods", err, doctor.Failed)), false
+		}
+		pods = append(pods, pod)
+		down = down && (pod == nil || !runs(pod))
 	}
-	for _, r := range o.set(set, pod) {
-		results = append(results, named("statefulset", r))
-	}
-	if pod != nil {
-		for _, r := range o.pod(pod) {
-			results = append(results, named("pod "+pod.Name, r))
+	for i, pod := range pods {
+		for _, r := range o.set(set, pod, i) {
+			if r = named("statefulset", r); !slices.Contains(results, r) { // it may be the same for all pods
+				results = append(results, r)
+			}
 		}
 	}
-	for _, claim := range claimsOf(set, pod, o.podName()) {
-		for _, r := range o.claim(ctx, claim, set, pod) {
-			results = append(results, named("claim "+claim, r))
+	for _, pod := range pods {
+		if pod != nil {
+			for _, r := range o.pod(pod) {
+				results = append(results, named("pod "+pod.Name, r))
+			}
+		}
+	}
+	if isShared(set) {
+		results = append(results, o.roles(ctx, set, pods)...)
+	}
+	told := map[string]bool{}
+	for i, pod := range pods {
+		for _, claim := range claimsOf(set, pod, o.podName(i)) {
+			if told[claim] {
+				continue
+			}
+			told[claim] = true
+			for _, r := range o.claim(ctx, claim, set, pod) {
+				results = append(results, named("claim "+claim, r))
+			}
 		}
 	}
 	return results, down
 }
 
-func (o *Outside) podName() string { return o.Name + "-0" }
+func (o *Outside) podName(number int) string { return fmt.Sprintf("%s-%d", o.Name, number) }
 
 func only(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 
@@ -101,11 +123,11 @@ func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.
 	return named(check, r)
 }
 
-// set checks the StatefulSet, and why it has no pod.
-func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
+// set checks the StatefulSet, and why it lacks the pod of a number.
+func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod, number int) []doctor.Result {
 	if set == nil {
 		if pod == nil {
-			return only(doctor.Fail("get the right to read StatefulSets, or ask somebody who has it", "there is no pod %s, for an unknown reason", o.podName()))
+			return only(doctor.Fail("get the right to read StatefulSets, or ask somebody who has it", "there is no pod %s, for an unknown reason", o.podName(number)))
 		}
 		return nil
 	}
@@ -117,21 +139,29 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	}
 	if pod == nil {
 		if why := o.warned(set.UID); why != "" {
-			return only(doctor.Fail(o.uncreated(why), "its pod can't be created: %s", why))
+			return only(doctor.Fail(o.uncreated(why), "%s can't be created: %s", o.its(number), why))
 		}
 		if time.Since(set.CreationTimestamp.Time) < young {
-			return only(doctor.Warn("try again in a minute", "its pod is not created yet"))
+			return only(doctor.Warn("try again in a minute", "%s is not created yet", o.its(number)))
 		}
 		return only(doctor.Fail("check whether kube-controller-manager works: if not, other StatefulSets get no pods either",
-			"its pod is not created, and no event says why"))
+			"%s is not created, and no event says why", o.its(number)))
 	}
 	// Kubernetes replaces a pod by one of a changed template only when it is ready,
 	// and this one may never be.
 	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
 		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
-			"it was changed, but its pod is still the old one: Kubernetes does not replace a pod that is not ready"))
+			"it was changed, but %s is still the old one: Kubernetes does not replace a pod that is not ready", o.its(number)))
 	}
-	return only(doctor.Good("it exists, and has its pod"))
+	return only(doctor.Good("it exists, and has %s", o.its(number)))
+}
+
+// its is the pod of a number, in words.
+func (o *Outside) its(number int) string {
+	if o.number == 1 {
+		return "its pod"
+	}
+	return "its pod " + o.podName(number)
 }
 
 // uncreated says what to do if the API server refuses a pod.

@@ -117,7 +117,8 @@ Set --root=DIR or $PODNAS_ROOT to the disk of the running podnas, or start one:
   podnas serve --root=%[1]s --standalone --claims=DIR    (without one)
 If podnas is in a cluster, run this command in its pod, or find out why the pod does not run:
   kubectl exec -n podnas podnas-0 -- podnas ...
-  podnas doctor pod`, e.Root)
+  podnas doctor pod
+In the pod of a standby nobody answers. 'kubectl podnas ...' finds the pod that serves.`, e.Root)
 	case errors.Is(e.Err, syscall.EIO):
 		return fmt.Sprintf("the disk at %s returns errors, and so does podnas: the disk has failed, or its file system has shut down (the kernel's log says which); restart podnas, and read its log", e.Root)
 	}

@@ -57,6 +57,9 @@ func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 		if d = judge(pv); d.inNode {
 			return d, f.inNode(fmt.Sprintf("PersistentVolume %s, %s", pv.Name, d.says))
 		}
+		if f.shared {
+			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
+		}
 	}
 	return d, nil
 }

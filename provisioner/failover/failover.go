@@ -34,6 +34,10 @@ type Failover struct {
 	Ask func(question string) error
 	// Say tells what happens.
 	Say func(format string, args ...any)
+
+	// Of the StatefulSet, when it was looked at.
+	number int  // of its pods
+	shared bool // they share one disk: one serves, and another one takes over by itself
 }
 
 // RefusedError says why nothing was changed, and what to do instead.
@@ -59,6 +63,7 @@ func (f *Failover) Run(ctx context.Context) error {
 		f.Say("A failover from %s was begun before", f.Node)
 		return f.watch(ctx, began)
 	}
+	f.tellShared(s)
 	if err := f.sure(s); err != nil {
 		return err
 	}
@@ -71,6 +76,17 @@ func (f *Failover) Run(ctx context.Context) error {
 		return err
 	}
 	return f.watch(ctx, began)
+}
+
+// tellShared says what a standby has done by itself, and what it leaves.
+func (f *Failover) tellShared(s *state) {
+	switch {
+	case !f.shared:
+	case s.serves != nil:
+		f.Say("podnas serves on %s, and needs nobody for that. Left to do: pod %s on %s has to go, so that there is a standby again", s.serves.Spec.NodeName, s.pod.Name, f.Node)
+	default:
+		f.Say("A standby takes over by itself, some 15 seconds after a death. None has yet: 'podnas doctor pod -n %s --name %s' says why", f.Namespace, f.Name)
+	}
 }
 
 // sure is nil if somebody says that the node is off.

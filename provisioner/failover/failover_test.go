@@ -351,3 +351,76 @@ func unchanged(t *testing.T, client *fake.Clientset) {
 		}
 	}
 }
+
+// shared makes the world one of two pods with one disk: one on the dead node, and one on the other.
+func (w *world) shared(dead, alive string) *v1.Pod {
+	two := int32(2)
+	w.set.Spec.Replicas = &two
+	w.set.Spec.Template.Labels = map[string]string{"podnas.io/role": "standby"}
+	w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
+	w.pod.Labels = map[string]string{"podnas.io/role": dead}
+	other := pod("alive", true)
+	other.Name, other.Labels = "podnas-1", map[string]string{"podnas.io/role": alive}
+	w.others = append(w.others, other)
+	return other
+}
+
+// TestShared: with a standby podnas serves on already, and the dead node's pod is what is left to do.
+func TestShared(t *testing.T) {
+	for name, c := range map[string]struct {
+		dead, alive string
+		change      func(w *world, other *v1.Pod)
+		says        []string
+		err         string
+	}{
+		"the standby has taken over": {
+			dead: "standby", alive: "active",
+			says: []string{"podnas serves on alive, and needs nobody", "pod podnas-0 on dead has to go", "has the taint", "Pod podnas-0 on dead is deleted", "serves again, on alive", "keeps its taint"},
+		},
+		"the standby has died": {dead: "standby", alive: "active", says: []string{"podnas serves on alive", "Pod podnas-0 on dead is deleted"}},
+		"none has taken over":  {dead: "active", alive: "standby", says: []string{"takes over by itself", "None has yet", "no standby has taken over yet"}, err: "no standby has taken over yet"},
+		"both have the label":  {dead: "active", alive: "active", says: []string{"podnas serves on alive"}},
+		"the other is not ready": {
+			dead: "active", alive: "standby", change: func(_ *world, other *v1.Pod) { other.Status.Conditions[0].Status = v1.ConditionFalse },
+			says: []string{"None has yet", "its container starts on alive"}, err: "does not serve yet",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			other := w.shared(c.dead, c.alive)
+			if c.change != nil {
+				c.change(w, other)
+			}
+			client := w.client()
+			f := of(t, client)
+			var said strings.Builder
+			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+			f.Ask = func(question string) error {
+				contains(t, question, "reserved for the podnas that serves", "Is dead off?")
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := f.Run(ctx)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("it ends with %v, want %q", err, c.err)
+			}
+			contains(t, said.String(), c.says...)
+			if strings.Contains(said.String(), "NOTHING keeps") {
+				t.Errorf("it warns of a disk that is reserved: %s", &said)
+			}
+		})
+	}
+	t.Run("of the node that serves", func(t *testing.T) {
+		w := newWorld()
+		w.shared("standby", "active")
+		client := w.client()
+		f := of(t, client)
+		f.Node, f.IsOff = "alive", true
+		var refused *failover.RefusedError
+		if err := f.Run(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "alive is Ready") || !strings.Contains(err.Error(), "delete pod podnas-1") {
+			t.Errorf("it ends with %v", err)
+		}
+		unchanged(t, client)
+	})
+}

@@ -10,14 +10,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // state is what there is before anything is done.
 type state struct {
-	node  *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
-	heard string   // what is known of the node's life
-	pod   *v1.Pod  // on the node; nil: a failover from it was begun before
-	disk  disk
+	node   *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
+	heard  string   // what is known of the node's life
+	pod    *v1.Pod  // on the node; nil: a failover from it was begun before
+	serves *v1.Pod  // a pod on another node, or nil
+	disk   disk
 }
 
 // look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.
@@ -31,13 +34,15 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	case set.Spec.Replicas != nil && *set.Spec.Replicas == 0:
 		return nil, &RefusedError{fmt.Sprintf("StatefulSet %s is scaled to 0: podnas is meant to be away", f.Name), fmt.Sprintf("kubectl -n %s scale statefulset/%s --replicas=1", f.Namespace, f.Name)}
 	}
-	pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, f.podName(), metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, f.denied("look at pod "+f.podName(), "get pods", err)
+	f.number = 1
+	if _, f.shared = set.Spec.Template.Labels[active.RoleLabel]; f.shared && set.Spec.Replicas != nil {
+		f.number = int(*set.Spec.Replicas)
 	}
+	pods, err := f.pods(ctx)
 	if err != nil {
-		pod = nil
+		return nil, err
 	}
+	pod := f.of(pods)
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -55,9 +60,9 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 		}
 		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, pod)}
 	}
-	s.pod = pod
+	s.pod, s.serves = pod, f.serving(pods)
 	if node != nil {
-		if s.heard, err = f.dead(node); err != nil {
+		if s.heard, err = f.dead(node, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +70,43 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	return s, err
 }
 
-func (f *Failover) podName() string { return f.Name + "-0" }
+// pods returns podnas's pods that are there.
+func (f *Failover) pods(ctx context.Context) (pods []*v1.Pod, err error) {
+	for i := range f.number {
+		name := fmt.Sprintf("%s-%d", f.Name, i)
+		pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			pods = append(pods, pod)
+		case !apierrors.IsNotFound(err):
+			return nil, f.denied("look at pod "+name, "get pods", err)
+		}
+	}
+	return pods, nil
+}
+
+// of returns the pod on the node, else the one that serves, else any, or nil.
+func (f *Failover) of(pods []*v1.Pod) *v1.Pod {
+	for _, pod := range pods {
+		if pod.Spec.NodeName == f.Node {
+			return pod
+		}
+	}
+	if pod := f.serving(pods); pod != nil || len(pods) == 0 {
+		return pod
+	}
+	return pods[0]
+}
+
+// serving returns the pod that serves on another node, or nil.
+func (f *Failover) serving(pods []*v1.Pod) *v1.Pod {
+	for _, pod := range pods {
+		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) {
+			return pod
+		}
+	}
+	return nil
+}
 
 // whereIs says where podnas runs.
 func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
@@ -88,7 +129,7 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 }
 
 // dead says when the node was heard last, or refuses: one that is Ready is not dead.
-func (f *Failover) dead(node *v1.Node) (string, error) {
+func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		if c.Type != v1.NodeReady {
@@ -99,7 +140,7 @@ func (f *Failover) dead(node *v1.Node) (string, error) {
 		case v1.ConditionTrue:
 			return "", &RefusedError{
 				fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
-				fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, f.podName()),
+				fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
 			}
 		case v1.ConditionFalse:
 			return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil

@@ -9,20 +9,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // period is the time between two looks.
 const period = 500 * time.Millisecond
 
-// watch tells what the next pod waits for, until it is ready.
+// watch tells what the next pod waits for, until one is ready.
 func (f *Failover) watch(ctx context.Context, began time.Time) error {
 	said := ""
 	for {
-		says, node := f.waitsFor(ctx)
-		if node != "" {
-			f.Say("podnas serves again, on %s, after %s", node, time.Since(began).Round(100*time.Millisecond))
+		pods, says, serves := f.waitsFor(ctx)
+		if serves != nil {
+			f.Say("podnas serves again, on %s, after %s", serves.Spec.NodeName, time.Since(began).Round(100*time.Millisecond))
+			f.tellStandbys(ctx, pods, serves)
 			f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
 			return nil
 		}
@@ -38,35 +38,58 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 	}
 }
 
-// waitsFor says what podnas waits for, or where it serves.
-func (f *Failover) waitsFor(ctx context.Context) (says, node string) {
-	pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, f.podName(), metav1.GetOptions{})
+// tellStandbys says what the standbys wait for, which nobody has to wait for.
+func (f *Failover) tellStandbys(ctx context.Context, pods []*v1.Pod, serves *v1.Pod) {
+	for _, pod := range pods {
+		switch {
+		case pod == serves:
+		case isReady(pod):
+			f.Say("Pod %s on %s is the standby", pod.Name, pod.Spec.NodeName)
+		default:
+			f.Say("Pod %s will be the standby: %s", pod.Name, f.podWaits(ctx, pod))
+		}
+	}
+}
+
+// waitsFor says what podnas waits for, or which of its pods serves.
+func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, serves *v1.Pod) {
+	pods, err := f.pods(ctx)
+	if err != nil {
+		return nil, fmt.Sprintf("the API server does not answer: %v", err), nil
+	}
+	pod, serves := f.of(pods), f.serving(pods)
 	switch {
-	case apierrors.IsNotFound(err):
-		return "the StatefulSet's controller has not made the next pod yet", ""
-	case err != nil:
-		return fmt.Sprintf("the API server does not answer: %v", err), ""
+	case pod == nil:
+		return nil, "the StatefulSet's controller has not made the next pod yet", nil
 	case pod.Spec.NodeName == f.Node:
-		return fmt.Sprintf("the pod on %s is not gone yet", f.Node), ""
-	case isReady(pod):
-		return "", pod.Spec.NodeName
-	case pod.Spec.NodeName == "":
+		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node), nil
+	case serves != nil:
+		return pods, "", serves
+	case f.shared && slices.ContainsFunc(pods, isReady):
+		return pods, "no standby has taken over yet", nil
+	}
+	return pods, f.podWaits(ctx, pod), nil
+}
+
+// podWaits says what a pod waits for that is not ready.
+func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
+	if pod.Spec.NodeName == "" {
 		for i := range pod.Status.Conditions {
 			if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Message != "" {
-				return "the next pod waits for a node: " + c.Message, ""
+				return "the next pod waits for a node: " + c.Message
 			}
 		}
-		return "the next pod waits for a node", ""
+		return "the next pod waits for a node"
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
 		case c.State.Running != nil && !c.Ready:
-			return fmt.Sprintf("it runs on %s, and is not ready yet", pod.Spec.NodeName), ""
+			return fmt.Sprintf("it runs on %s, and is not ready yet", pod.Spec.NodeName)
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "ContainerCreating" && c.State.Waiting.Reason != "PodInitializing":
-			return strings.TrimSpace(fmt.Sprintf("on %s: %s %s", pod.Spec.NodeName, c.State.Waiting.Reason, c.State.Waiting.Message)), ""
+			return strings.TrimSpace(fmt.Sprintf("on %s: %s %s", pod.Spec.NodeName, c.State.Waiting.Reason, c.State.Waiting.Message))
 		}
 	}
-	return f.starts(ctx, pod), ""
+	return f.starts(ctx, pod)
 }
 
 // starts says what a pod that has a node waits for: its disk, mostly.

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // nameLabel is on every podnas's StatefulSet and pod; its value is the name of the installation.
@@ -54,19 +56,43 @@ func (f *Finder) Find(ctx context.Context) (*v1.Pod, error) {
 			return nil, several(sets)
 		}
 	}
-	pod, err := f.Client.CoreV1().Pods(namespace).Get(ctx, name+"-0", metav1.GetOptions{})
+	pod, err := f.podOf(ctx, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &NotRunningError{namespace, name, f.withoutPod(ctx, namespace, name)}
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("you have no right to get pods in namespace %s; the ClusterRole view has it: %w", namespace, err)
+		return nil, fmt.Errorf("you have no right to get and list pods in namespace %s; the ClusterRole view has it: %w", namespace, err)
 	case err != nil:
-		return nil, fmt.Errorf("ask the API server for pod %s/%s-0: %w", namespace, name, err)
+		return nil, fmt.Errorf("ask the API server for the pods of podnas %s/%s: %w", namespace, name, err)
+	case pod.Labels[active.RoleLabel] == active.RoleStandby:
+		return nil, &NotRunningError{namespace, name, "none of its pods has the label " + active.RoleLabel + "=" + active.RoleActive + ": a standby takes over some 15 seconds after a death"}
 	}
 	if state := stateOf(pod); state != "" {
 		return nil, &NotRunningError{namespace, name, state}
 	}
 	return pod, nil
+}
+
+// podOf returns the pod of a podnas. If that has a standby, it is the active one, or a standby if there is no active one. Pods are
+// only listed for that, as who may get them need not have the right to list them.
+func (f *Finder) podOf(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	first, err := f.Client.CoreV1().Pods(namespace).Get(ctx, name+"-0", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) || err == nil && first.Labels[active.RoleLabel] != active.RoleStandby {
+		return first, err
+	}
+	pods, listErr := f.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: active.RoleLabel + "=" + active.RoleActive})
+	if listErr != nil {
+		if err == nil {
+			err = listErr
+		}
+		return nil, err
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; active.IsPodOf(pod, name) {
+			return pod, nil
+		}
+	}
+	return first, err
 }
 
 // installations returns all podnas that the caller may mean.

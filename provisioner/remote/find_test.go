@@ -40,6 +40,12 @@ func TestFind(t *testing.T) {
 	other.Spec.Template.Spec.Containers[0].Name = "postgres"
 	unscheduled := pod("podnas", "podnas-0", v1.ContainerState{})
 	unscheduled.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "0/3 nodes are available"}}
+	two := set("podnas", "podnas", 2)
+	role := func(name, role string, state v1.ContainerState) *v1.Pod {
+		p := pod("podnas", name, state)
+		p.Labels = map[string]string{"podnas.io/role": role}
+		return p
+	}
 	base, basePod := set("podnas", "podnas", 1), pod("podnas", "podnas-0", running)
 	team, teamPod := set("storage", "team-podnas", 1), pod("storage", "team-podnas-0", running)
 
@@ -77,7 +83,15 @@ func TestFind(t *testing.T) {
 		{name: "a likely one can't be listed", there: []runtime.Object{base, basePod}, forbidden: "list statefulsets ", broken: "list statefulsets mine", err: "look for podnas in the cluster: too busy"},
 		{name: "none may be listed", there: []runtime.Object{base, basePod}, forbidden: "list statefulsets *", err: "no right to list StatefulSets in all namespaces, and in those where podnas is likely to be (podnas, mine)"},
 		{name: "this one may not be listed", finder: Finder{Namespace: "podnas"}, forbidden: "list statefulsets *", err: "add the name of podnas's: --name=podnas"},
-		{name: "no right to see the pod", there: []runtime.Object{base, basePod}, forbidden: "get pods *", err: "no right to get pods in namespace podnas"},
+		{name: "the second is active", there: []runtime.Object{two, role("podnas-0", "standby", running), role("podnas-1", "active", running)}, want: "podnas/podnas-1"},
+		{name: "the first is active", there: []runtime.Object{two, role("podnas-0", "active", running), role("podnas-1", "standby", running)}, want: "podnas/podnas-0"},
+		{name: "the first is gone", there: []runtime.Object{two, role("podnas-1", "active", running)}, want: "podnas/podnas-1"},
+		{name: "the first is gone, and pods may not be listed", there: []runtime.Object{two, role("podnas-1", "active", running)}, forbidden: "list pods *", err: "there is no pod podnas-0", notRunning: true},
+		{name: "none is active", there: []runtime.Object{two, role("podnas-0", "standby", running), role("podnas-1", "standby", running)}, err: "none of its pods has the label podnas.io/role=active", notRunning: true},
+		{name: "the active one does not run", there: []runtime.Object{two, role("podnas-0", "standby", running), role("podnas-1", "active", ended)}, err: "ended with 1", notRunning: true},
+		{name: "another podnas is active", there: []runtime.Object{two, role("podnas-0", "standby", running), role("podnas-b-1", "active", running)}, err: "none of its pods", notRunning: true},
+		{name: "pods may not be listed", there: []runtime.Object{two, role("podnas-0", "standby", running), role("podnas-1", "active", running)}, forbidden: "list pods *", err: "no right to get and list pods"},
+		{name: "no right to see the pod", there: []runtime.Object{base, basePod}, forbidden: "get pods *", err: "no right to get and list pods in namespace podnas"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fake.NewClientset(tt.there...)

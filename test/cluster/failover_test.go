@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // deadNodes are two nodes of a cluster, of which one dies, and a StatefulSet podnas. Its pod's kubelet and the scheduler are this test.
@@ -26,7 +29,7 @@ type deadNodes struct {
 
 // TestFailover: podnas failover as a person calls it, with the real controllers: they make the next pod only when the first is gone.
 func TestFailover(t *testing.T) {
-	d := newDeadNodes(t)
+	d := newDeadNodes(t, func(*appsv1.StatefulSetSpec) {})
 	first := d.pod("")
 	d.runs(first, d.one)
 	if out, code := d.failover(d.one, "--it-is-off"); code != 4 || !strings.Contains(out, "is Ready") {
@@ -43,9 +46,13 @@ func TestFailover(t *testing.T) {
 		t.Fatal("something was changed by what was refused")
 	}
 
-	if out, code := d.failover(d.one, "--it-is-off", "--timeout=2s"); code != 1 || !strings.Contains(out, "waits for a node") {
-		t.Errorf("without another node, exit code %d\n%s", code, out)
-	}
+	eventually(t, time.Minute, "without another node it is said what podnas waits for", func() bool {
+		out, code := d.failover(d.one, "--it-is-off", "--timeout=2s")
+		if code != 1 {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		return strings.Contains(out, "waits for a node")
+	})
 	next := d.pod(first.UID)
 	done := make(chan string, 1)
 	go func() {
@@ -76,7 +83,77 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-func newDeadNodes(t *testing.T) *deadNodes {
+// TestFailoverOfPair: of two podnas with one disk the standby has taken over. What is left is that the dead node's pod goes.
+func TestFailoverOfPair(t *testing.T) {
+	d := newDeadNodes(t, func(s *appsv1.StatefulSetSpec) {
+		two := int32(2)
+		s.Replicas, s.PodManagementPolicy = &two, appsv1.ParallelPodManagement
+		s.Template.Labels = map[string]string{"app.kubernetes.io/name": "podnas", active.RoleLabel: active.RoleStandby}
+	})
+	first, second := d.pod(""), d.podOf(1, "")
+	d.runs(first, d.one)
+	d.runs(second, d.two)
+	d.role(0, active.RoleActive)
+	if out, code := d.failover(d.one, "--it-is-off"); code != 4 || !strings.Contains(out, "is Ready") {
+		t.Errorf("of a node that is Ready: exit code %d\n%s", code, out)
+	}
+	d.setNode(d.one, "boot-1", corev1.ConditionUnknown)
+	began := make(chan string, 1)
+	go func() {
+		out, code := d.failover(d.one, "--it-is-off")
+		if code != 0 {
+			out = "FAILED: " + out
+		}
+		began <- out
+	}()
+	d.pod(first.UID) // it is made although nobody has taken over
+	d.role(1, active.RoleActive)
+	out := <-began
+	for _, want := range []string{"None has yet", "no standby has taken over yet", "serves again, on " + d.two, "podnas-0 will be the standby: the next pod waits for a node"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("before a standby has taken over, without %q: %s", want, out)
+		}
+	}
+	if strings.HasPrefix(out, "FAILED") || !d.outOfService(d.one) {
+		t.Errorf("the taint is there: %t, %s", d.outOfService(d.one), out)
+	}
+
+	// The node is back, and podnas's standby with it.
+	d.setNode(d.one, "boot-2", corev1.ConditionTrue)
+	if out, code := d.failover(d.one, "--over"); code != 0 {
+		t.Errorf("over: exit code %d\n%s", code, out)
+	}
+	d.runs(d.pod(first.UID), d.one) // perhaps yet another: Kubernetes deletes pods of a tainted node by their names
+
+	// Now the other one dies, and the standby has taken over when somebody calls.
+	d.role(1, active.RoleStandby)
+	d.role(0, active.RoleActive)
+	d.setNode(d.two, "boot-2", corev1.ConditionUnknown)
+	out, code := d.failover(d.two, "--it-is-off")
+	if code != 0 || !strings.Contains(out, "podnas serves on "+d.one+", and needs nobody for that") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	d.podOf(1, second.UID)
+	found, err := exec.Command(cluster.podnas, "doctor", "pod", "--kubeconfig="+cluster.plane.Kubeconfig(), "-n", d.name).CombinedOutput()
+	if err == nil {
+		t.Errorf("doctor pod finds nothing")
+	}
+	for _, want := range []string{"podnas-0 on node " + d.one + " serves", "no pod is ready to take over", "podnas-1"} {
+		if !strings.Contains(string(found), want) {
+			t.Errorf("doctor pod does not say %q: %s", want, found)
+		}
+	}
+}
+
+// role gives a pod the label.
+func (d *deadNodes) role(number int, role string) {
+	d.t.Helper()
+	if _, err := kubectl(d.t.Context(), nil, "-n", d.name, "label", "--overwrite", "pod", fmt.Sprintf("%s-%d", podnasName, number), active.RoleLabel+"="+role); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func newDeadNodes(t *testing.T, change func(*appsv1.StatefulSetSpec)) *deadNodes {
 	d := &deadNodes{tenant: newTenant(t)}
 	d.one, d.two = d.name+"-one", d.name+"-two"
 	ctx := t.Context()
@@ -101,6 +178,7 @@ func newDeadNodes(t *testing.T) *deadNodes {
 			TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: podnasName, Image: "podnas"}},
 		}},
 	}}
+	change(&set.Spec)
 	if _, err := cluster.client.AppsV1().StatefulSets(d.name).Create(ctx, set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +216,18 @@ func (d *deadNodes) setNode(name, boot string, ready corev1.ConditionStatus) {
 	})
 }
 
-// pod waits for the pod that the controller makes after another.
-func (d *deadNodes) pod(after types.UID) (pod *corev1.Pod) {
+// pod waits for the first pod that the controller makes after another.
+func (d *deadNodes) pod(after types.UID) *corev1.Pod {
+	d.t.Helper()
+	return d.podOf(0, after)
+}
+
+// podOf does so for the pod of a number.
+func (d *deadNodes) podOf(number int, after types.UID) (pod *corev1.Pod) {
 	d.t.Helper()
 	eventually(d.t, time.Minute, "the controller has made a pod", func() bool {
 		var err error
-		pod, err = cluster.client.CoreV1().Pods(d.name).Get(d.t.Context(), podnasName+"-0", metav1.GetOptions{})
+		pod, err = cluster.client.CoreV1().Pods(d.name).Get(d.t.Context(), fmt.Sprintf("%s-%d", podnasName, number), metav1.GetOptions{})
 		return err == nil && pod.UID != after
 	})
 	return pod
