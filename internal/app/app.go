@@ -31,6 +31,7 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/internal/volume/shareddisk"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/active"
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -45,11 +46,14 @@ type App struct {
 	nfsPort, httpPort net.Listener
 	pages             *pages
 	tables            func(bytes int)
+	serves            chan struct{} // closed when NFS is served
 
 	// What Run makes, in this order.
 	exports   *exports.Table
 	mounted   time.Time        // when the disk was there
 	shared    *shareddisk.Disk // nil without --shared-disk
+	active    *active.Active   // nil without --shared-disk, and without a cluster
+	quiet     func()           // ends what active tells
 	limits    quota.Choice
 	engine    server.Choice
 	served    exporter
@@ -78,7 +82,7 @@ func New(cfg Config) (*App, error) {
 	}
 	gonfs.JoinLog(cfg.Log)
 	server.UseProcessors()
-	a := &App{Config: cfg, tables: limitMemory(cfg.IndexMemory)}
+	a := &App{Config: cfg, tables: limitMemory(cfg.IndexMemory), serves: make(chan struct{})}
 	cfg.Log.Info("podnas: starting", "version", cfg.Version, "root", cfg.Root)
 	if a.nfsPort, err = listen("--listen", cfg.Listen); err != nil {
 		return nil, err
@@ -127,6 +131,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 	})
 	group.Go(func() error { return a.stayActive(serving) })
 	group.Go(func() error { return a.nfs.Serve(serving, a.nfsPort) })
+	close(a.serves)
 	group.Go(func() error {
 		context.AfterFunc(serving, stopAnswering)
 		return <-answered

@@ -76,6 +76,6 @@ func (a *App) clusterChecks() *checkup.Cluster {
 	return &checkup.Cluster{
 		Client: a.claims.client, Provisioner: a.volumes, Reconciler: a.claims.reconciler,
 		Namespace: cmp.Or(a.Cluster.LeaseNamespace, os.Getenv("POD_NAMESPACE")), Service: os.Getenv("SERVICE_NAME"),
-		Check: a.served.Check,
+		Check: a.served.Check, Active: a.active,
 	}
 }

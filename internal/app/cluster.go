@@ -35,20 +35,27 @@ func (c *Cluster) check() error {
 	return nil
 }
 
-// client connects to the API server. The second client is for objects that the first one does not know.
-func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, dynamic.Interface, error) {
-	var config *rest.Config
-	var err error
+// config is how the API server is reached.
+func (c *Cluster) config(version string) (config *rest.Config, err error) {
 	if c.Kubeconfig == "" && c.Master == "" {
 		config, err = rest.InClusterConfig()
 	} else {
 		config, err = clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("find the API server: %w", err)
 	}
 	config.QPS, config.Burst = c.QPS, c.Burst
 	config.UserAgent = "podnas/" + version
+	return config, nil
+}
+
+// client connects to the API server. The second client is for objects that the first one does not know.
+func (c *Cluster) client(version string, log *slog.Logger) (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := c.config(version)
+	if err != nil {
+		return nil, nil, err
+	}
 	log.Info("kubernetes: API server", "url", config.Host)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -56,6 +56,9 @@ func (a *App) metrics(found *doctor.List) prometheus.Gatherer {
 	if a.claims.reconciler != nil {
 		measured.Report = a.claims.reconciler.Report
 	}
+	if a.active != nil {
+		measured.Standby = a.active.HasStandby
+	}
 	return metrics.NewRegistry(metrics.New(measured)...)
 }
 

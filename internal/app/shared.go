@@ -18,26 +18,35 @@ var errStandby = errors.New("podnas was a standby until its end")
 // openShared returns when the shared disk is this process's own, and mounted at the root. Until then podnas is a standby:
 // its pages say so, and its port for NFS is closed, as connections would wait in it for nobody.
 //
-// What a cluster knows of the active podnas can be asked for from New on, as Config.Silent, and what it is to know of this one
-// is to be told when Open has returned.
+// What the cluster hears of the active podnas is watched until then, and from then on it is told of this one (active.go).
 func (a *App) openShared(ctx context.Context) error {
 	if a.SharedDisk == "" {
 		return nil
 	}
 	host, _ := os.Hostname() // it is for people
+	silent, stop, err := a.watchActive(ctx)
+	if err != nil {
+		return err
+	}
 	a.shared = shareddisk.New(shareddisk.Config{
-		Device: a.SharedDisk, MountPoint: a.Root, Name: cmp.Or(os.Getenv("POD_NAME"), host), Log: a.Log,
+		Device: a.SharedDisk, MountPoint: a.Root, Name: cmp.Or(os.Getenv("POD_NAME"), host), Silent: silent, Log: a.Log,
 	})
 	a.pages.standBy(a.shared.Standby)
-	if err := a.shared.Open(ctx); err != nil {
+	err = a.shared.Open(ctx)
+	stop()
+	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return errStandby
 		}
 		return err
 	}
+	a.quiet = a.tellActive(ctx)
+	a.endWith(func() error { // when the disk is unmounted, which may take longer than a standby waits for news
+		a.quiet()
+		return nil
+	})
 	a.endWith(func() error { return a.closeExported(a.shared.Close) })
 	a.pages.opening(a.Root)
-	var err error
 	a.nfsPort, err = listen("--listen", a.Listen)
 	return err
 }
@@ -55,7 +64,11 @@ func (a *App) stayActive(ctx context.Context) error {
 	if a.shared == nil {
 		return nil
 	}
-	return a.shared.Run(ctx)
+	err := a.shared.Run(ctx)
+	if err != nil {
+		a.quiet() // the other one is to be heard
+	}
+	return err
 }
 
 // standBy serves what a standby has to say: it is ready if it could take the disk over now. It has no metrics, which it says

@@ -20,7 +20,7 @@ import (
 	"github.com/podnas/podnas/server/exports"
 )
 
-// Config is what New needs. All fields but Report are required.
+// Config is what New needs. All fields but Report and Standby are required.
 type Config struct {
 	Process   process.Info
 	Server    *server.Server
@@ -28,6 +28,7 @@ type Config struct {
 	Store     *volume.Store
 	Heartbeat *heartbeat.Heartbeat
 	Report    func() controller.Report // nil without a cluster
+	Standby   func() bool              // whether another podnas could take over; nil where none is meant to
 	Findings  *doctor.List
 	Log       *slog.Logger
 }
@@ -44,6 +45,7 @@ func New(cfg Config) []prometheus.Collector {
 		newTimeLimited(cfg.Log, &store{cfg.Store, cfg.Report, cfg.Log}),
 		&findings{cfg.Findings},
 		&heart{cfg.Heartbeat},
+		standby(cfg.Standby),
 		&nfs{cfg.Server, cfg.Exports, cfg.Store.List},
 	)
 }

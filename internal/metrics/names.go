@@ -42,6 +42,8 @@ var (
 	reconciled  = desc("reconcile_last_success_timestamp_seconds", "Time of the last comparison of the disk with the cluster.")
 	standsAside = desc("stands_aside", "1 if this podnas provisions no claims, because another one has its provisioner name.")
 
+	standbyReady = desc("standby_ready", "1 if another podnas could take over the shared disk, else 0.")
+
 	findingsCount = desc("findings", "Findings, as shown by podnas doctor.", "source", "severity")
 
 	calls    = desc("nfs_calls_total", "NFS and MOUNT calls, by procedure and status.", "procedure", "status")
