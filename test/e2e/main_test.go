@@ -38,6 +38,7 @@ const (
 // clusterUp is the cluster, of which there is one for all tests.
 type clusterUp struct {
 	plane      *controlplane.ControlPlane
+	nodes      []*node
 	client     *kubernetes.Clientset
 	kubeconfig string
 	bin        string // folder of the Kubernetes binaries
@@ -70,7 +71,7 @@ func runWithCluster(m *testing.M) (code int, err error) {
 		Logs:      cluster.logs,
 		Bind:      "0.0.0.0",
 		Advertise: hostAddress,
-		Node:      nodeName,
+		Nodes:     nodeNames(),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("start control plane: %w", err)
@@ -86,36 +87,59 @@ func runWithCluster(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 
-	node, err := startNode()
-	if err != nil {
-		return 0, fmt.Errorf("start node: %w", err)
-	}
 	defer func() {
-		if stopErr := node.stop(); err == nil {
-			err = stopErr
+		for _, n := range cluster.nodes {
+			err = errors.Join(err, n.stop())
 		}
 		if err != nil || code != 0 {
 			plane.WriteLogs(os.Stderr, 15)
 			writeNodeLogs(os.Stderr, 25)
 		}
 	}()
-	if err := node.waitReady(ctx); err != nil {
-		return 0, err
+	for i, name := range nodeNames() {
+		n := &node{number: i, name: name}
+		if err := n.start(); err != nil {
+			return 0, fmt.Errorf("start %s: %w", name, err)
+		}
+		cluster.nodes = append(cluster.nodes, n)
 	}
-	progress("node ready after %s", time.Since(begin).Round(time.Second))
+	for _, n := range cluster.nodes {
+		if err := n.waitReady(ctx); err != nil {
+			return 0, err
+		}
+	}
+	progress("%d nodes ready after %s", len(cluster.nodes), time.Since(begin).Round(time.Second))
 	return m.Run(), nil
 }
 
-// node is the virtual machine that runs node.sh.
-type node struct {
-	cmd  *exec.Cmd
-	done chan error
+// several reports whether this is the run of TestNodeDies, with three nodes.
+func several() bool { return os.Getenv("E2E_NODES") != "" }
+
+func nodeNames() []string {
+	if several() {
+		return []string{nodeName, nodeName + "1", nodeName + "2"}
+	}
+	return []string{nodeName}
 }
 
-func startNode() (*node, error) {
+// node is a virtual machine that runs node.sh.
+type node struct {
+	number int // of its tap
+	name   string
+	cmd    *exec.Cmd // nil: it was killed
+	done   chan error
+}
+
+func (n *node) address() string { return fmt.Sprintf("10.9.%d.2", n.number) }
+
+// pods is the range of its pods' addresses.
+func (n *node) pods() string { return fmt.Sprintf("10.244.%d.0/24", n.number) }
+
+// start boots it.
+func (n *node) start() error {
 	here, err := os.Getwd()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	programs := os.Getenv("E2E_NODE")
 	images := []string{
@@ -123,44 +147,56 @@ func startNode() (*node, error) {
 		filepath.Join(programs, "images", "busybox.tar"),
 		os.Getenv("E2E_IMAGE"),
 		os.Getenv("E2E_XFS_IMAGE"),
-		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous.tar"),
-		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous-nfs4.tar"),
 		os.Getenv("E2E_LOCKER"),
+	}
+	memory := "4000"
+	if several() {
+		memory = "1800"
+	} else {
+		previous := os.Getenv("E2E_PREVIOUS")
+		images = append(images, filepath.Join(previous, "podnas-previous.tar"), filepath.Join(previous, "podnas-previous-nfs4.tar"))
 	}
 	if restic := os.Getenv("E2E_RESTIC"); restic != "" {
 		images = append(images, restic)
 	}
-	out, err := os.Create(filepath.Join(cluster.logs, "node.log"))
+	out, err := os.OpenFile(filepath.Join(cluster.logs, n.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer out.Close()
+	if several() { // what a pod network does
+		if out, err := exec.Command("ip", "route", "replace", n.pods(), "via", n.address()).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip route to its pods: %w: %s", err, out)
+		}
+	}
 	cmd := exec.Command(filepath.Join(here, "..", "vm", "vm.sh"),
-		"-n", "-o", "-m", "4000", "-t", "3600", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
-		"-e", "RUN="+cluster.run, "-e", "LOGS="+cluster.logs, "-e", "BIN="+cluster.bin, "-e", "NODE="+programs, "-e", "NAME="+nodeName,
+		"-N", fmt.Sprint(n.number), "-o", "-m", memory, "-t", "3600", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
+		"-e", "RUN="+cluster.run, "-e", "LOGS="+cluster.logs, "-e", "BIN="+cluster.bin, "-e", "NODE="+programs, "-e", "NAME="+n.name,
+		"-e", "IP="+n.address(), "-e", "PODS="+n.pods(), "-e", "DISKS="+os.Getenv("DISKS"),
 		"-e", "IMAGES="+strings.Join(images, " "),
 		"bash '"+filepath.Join(here, "node.sh")+"'")
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	n := &node{cmd: cmd, done: make(chan error, 1)}
-	go func() { n.done <- cmd.Wait() }()
-	return n, nil
+	done := make(chan error, 1)
+	n.cmd, n.done = cmd, done
+	go func() { done <- cmd.Wait() }()
+	return nil
 }
 
 // waitReady waits until kubelet says that the node is ready.
 func (n *node) waitReady(ctx context.Context) error {
 	for {
-		found, err := cluster.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		found, err := cluster.client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err == nil && nodeReady(found) {
 			return nil
 		}
 		select {
 		case exit := <-n.done:
 			n.done <- exit
-			return fmt.Errorf("the node ended before it was ready: %w", exit)
+			return fmt.Errorf("%s ended before it was ready: %w", n.name, exit)
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the node to be ready: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(500 * time.Millisecond):
@@ -179,13 +215,16 @@ func nodeReady(n *corev1.Node) bool {
 
 // stop lets the machine end by itself, so that vm.sh cleans up after it.
 func (n *node) stop() error {
+	if n.cmd == nil {
+		return nil
+	}
 	if err := os.WriteFile(filepath.Join(cluster.run, "stop"), nil, 0o644); err != nil {
 		return err
 	}
 	select {
 	case err := <-n.done:
 		if err != nil {
-			return fmt.Errorf("the node: %w", err)
+			return fmt.Errorf("%s: %w", n.name, err)
 		}
 		return nil
 	case <-time.After(90 * time.Second):
@@ -200,11 +239,14 @@ func (n *node) stop() error {
 // writeNodeLogs writes the last lines of the node's console and of each of its
 // programs.
 func writeNodeLogs(w io.Writer, lines int) {
-	paths, err := filepath.Glob(filepath.Join(cluster.logs, "node", "*.log"))
+	paths, err := filepath.Glob(filepath.Join(cluster.logs, "node*", "*.log"))
 	if err != nil {
 		panic(err) // only a bad pattern gives one
 	}
-	for _, path := range append(paths, filepath.Join(cluster.logs, "node.log")) {
+	for _, n := range cluster.nodes {
+		paths = append(paths, filepath.Join(cluster.logs, n.name+".log"))
+	}
+	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			text = []byte(err.Error())

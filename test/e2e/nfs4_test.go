@@ -73,4 +73,5 @@ func nfs4(t *testing.T) {
 
 	l.restarts(t)
 	l.stop(t)
+	l.remove(t)
 }

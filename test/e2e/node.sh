@@ -8,11 +8,14 @@
 #              BIN  the Kubernetes binaries
 #              NODE what setup.sh unpacked
 #              NAME this node's name
+#              IP   its address (default: 10.9.0.2)
+#              PODS the range of its pods' addresses (default: 10.244.0.0/24)
+#              DISKS  what test/vm/disks.sh has unpacked, for a node with iSCSI (default: none)
 #              IMAGES  archives to load, separated by blanks
 set -euo pipefail
-ip=10.9.0.2
+ip=${IP:-10.9.0.2}
 disk=/xfs/node # all the node's own state; the guest's root is in memory
-log=$LOGS/node
+log=$LOGS/$NAME
 export PATH=/run/bin:$NODE/usr/bin:$NODE/usr/sbin:$BIN:$PATH
 export LD_LIBRARY_PATH=$NODE/usr/lib/x86_64-linux-gnu XTABLES_LIBDIR=$NODE/usr/lib/x86_64-linux-gnu/xtables
 mkdir -p "$disk/cni" "$log" /run/bin /run/netns
@@ -30,6 +33,29 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 # which here are far apart. What connects between them goes nowhere, and as long as the node
 # remembers that, for two minutes after the last attempt, no further one has the rules applied.
 echo 1 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent
+if [ -n "${DISKS:-}" ]; then
+	# Kubelet runs iscsiadm, and waits for the name that udev would give the disk.
+	PATH+=:$DISKS/usr/sbin:$DISKS/sbin:$DISKS/usr/bin:$DISKS/bin
+	LD_LIBRARY_PATH+=:$DISKS/usr/lib/x86_64-linux-gnu:$DISKS/lib/x86_64-linux-gnu
+	modprobe iscsi_tcp
+	modprobe sd_mod
+	mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi/ifaces /dev/disk/by-path
+	echo "InitiatorName=iqn.2026-01.io.podnas:$NAME" >/etc/iscsi/initiatorname.iscsi
+	echo >/etc/iscsi/iscsid.conf
+	iscsid
+	while sleep 0.2; do
+		for session in /sys/class/iscsi_session/session*; do
+			for disk in "$session"/device/target*/*/block/*; do
+				[ -e "$disk" ] || continue
+				portal=$(cat "$session"/device/connection*/iscsi_connection/*/persistent_address):3260
+				ln -sfn "/dev/${disk##*/}" "/dev/disk/by-path/ip-$portal-iscsi-$(cat "$session/targetname")-lun-0"
+			done
+		done
+		for name in /dev/disk/by-path/*; do
+			[ -e "$name" ] || rm -f "$name"
+		done
+	done &
+fi
 # This kernel has no nftables, which Debian's iptables uses by default.
 for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
 	ln -sf "$NODE/usr/sbin/xtables-legacy-multi" "/run/bin/$name"
@@ -65,7 +91,7 @@ T
 cat >"$disk/cni/10-bridge.conflist" <<T
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "hairpinMode": true, "ipMasq": true,
-  "ipam": {"type": "host-local", "dataDir": "$disk/ipam", "ranges": [[{"subnet": "10.244.0.0/24"}]]}}]}
+  "ipam": {"type": "host-local", "dataDir": "$disk/ipam", "ranges": [[{"subnet": "${PODS:-10.244.0.0/24}"}]]}}]}
 T
 cat >"$disk/kubelet.yaml" <<T
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -105,7 +131,7 @@ for image in $IMAGES; do
 		{ echo "node.sh: cannot load $image: $(cat "$log/import.log")" >&2; exit 1; }
 done
 ctr images ls >"$log/images.log"
-spawn kubelet kubelet --config="$disk/kubelet.yaml" --kubeconfig="$RUN/kubelet.kubeconfig" --root-dir="$disk/kubelet" \
+spawn kubelet kubelet --config="$disk/kubelet.yaml" --kubeconfig="$RUN/kubelet-$NAME.kubeconfig" --root-dir="$disk/kubelet" \
 	--cert-dir="$disk/kubelet-pki" --hostname-override="$NAME" --node-ip="$ip"
 spawn kube-proxy kube-proxy --kubeconfig="$RUN/kube-proxy.kubeconfig" --proxy-mode=iptables --cluster-cidr=10.244.0.0/16 \
 	--hostname-override="$NAME" --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0

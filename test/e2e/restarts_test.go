@@ -47,6 +47,12 @@ type lockers struct {
 // startLockers makes a claim of a class for the two pods, and starts them.
 func startLockers(t *testing.T, class string) lockers {
 	t.Helper()
+	return startLockersWith(t, class, func(string) {})
+}
+
+// startLockersWith makes what else there is to be when there is the volume.
+func startLockersWith(t *testing.T, class string, also func(volume string)) lockers {
+	t.Helper()
 	claim, err := os.ReadFile(deploy + "examples/locks/claim.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +63,7 @@ func startLockers(t *testing.T, class string) lockers {
 	options := append(slices.Clone(v.Spec.MountOptions), "addr="+nfs.Server, "clientaddr=0.0.0.0")
 	apply(t, fmt.Sprintf(lockerPods, nfs.Server+":"+nfs.Path, strings.Join(options, ",")))
 	kubectl(t, "wait", "--for=condition=Ready", "pod/locker-a", "pod/locker-b", "--timeout=180s")
+	also(v.Name)
 	l := lockers{volume: v.Name, folder: "/disk/" + v.Name}
 	l.goOn(t)
 	return l
@@ -264,6 +271,11 @@ func (l lockers) stop(t *testing.T) {
 		t.Error(err)
 	}
 	progress("%d and %d turns, %d and %d lines", len(ends["a"].Turns), len(ends["b"].Turns), ends["a"].Appended, ends["b"].Appended)
+}
+
+// remove deletes the pods and their claim.
+func (l lockers) remove(t *testing.T) {
+	t.Helper()
 	kubectl(t, "delete", "pod", "locker-a", "locker-b", "--timeout=180s")
 	kubectl(t, "delete", "-f", deploy+"examples/locks/claim.yaml", "--timeout=180s")
 	eventually(t, time.Minute, "the volume is gone", func() bool { return !slices.Contains(diskFolders(t), l.volume) })

@@ -8,7 +8,8 @@
 #                            "make image" leaves in dist/)
 #              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
 #                            one that "make image-xfs" leaves there)
-#              SHORT=1       what each change runs: without the steps that take long
+#              SHORT=1       what each change runs: without the steps that take long, and TestNodeDies
+#              NODES=1       TestNodeDies alone
 #              PODNAS_PREVIOUS, PODNAS_PREVIOUS_NFS4  the commits to upgrade from (default:
 #                            see previous.sh)
 #              PODNAS_PAGE   a file to save the status page in, as it is in the pod
@@ -51,16 +52,18 @@ step "the test"
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
-step "the versions to upgrade from"
 mkdir "$work/previous"
-"$here/previous.sh" "$work/previous"
+if [ -z "${NODES:-}" ]; then
+	step "the versions to upgrade from"
+	"$here/previous.sh" "$work/previous"
+fi
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 step "the image of the pods that lock"
 mkdir -p "$work/locker"/{bin,dev,mnt,proc,sys,tmp}
 (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/locker/bin/locker" ./locker)
 "$here/mkimage.sh" podnas.test/locker:1 "$work/locker" "$work/locker.tar" /bin/locker
 export E2E_RESTIC=
-if [ -z "${SHORT:-}" ]; then
+if [ -z "${SHORT:-}${NODES:-}" ]; then
 	step "the image of restic"
 	restic=$(command -v restic) || cannot "no restic here: install Debian's package"
 	mkdir -p "$work/restic"/{bin,dev,etc,proc,sys,tmp}
@@ -85,6 +88,8 @@ mkdir -p "$logs" "$work/run"
 export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_PREVIOUS=$work/previous
 export E2E_LOCKER=$work/locker.tar
 export E2E_RUN=$work/run E2E_LOGS=$logs
+status=0
+if [ -z "${NODES:-}" ]; then
 # In the background, so that a signal ends it: with unshare dies all it started.
 # shellcheck disable=SC2016 # the inner shell expands it
 unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
@@ -96,8 +101,13 @@ unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
 	exec "$@"
 ' e2e "$here" "$work/e2e.test" -test.v -test.timeout=60m "$@" &
 trap 'kill -KILL $!; exit 1' INT TERM
-status=0
 wait $! || status=$?
+fi
+if [ $status = 0 ] && [ -z "${SHORT:-}" ]; then
+	step "three nodes, of which one dies"
+	mkdir -p "$work/nodes" "$logs/nodes"
+	(cd "$here" && E2E_NODES=1 E2E_RUN=$work/nodes E2E_LOGS=$logs/nodes ../vm/disks.sh "$work/e2e.test" -test.v -test.timeout=30m -test.run="^(${RUN:-TestNodeDies|TestTakesOver})\$") || status=$?
+fi
 if [ $status != 0 ] && [ -z "${PODNAS_LOGS:-}" ]; then
 	kept=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e-logs.XXXXXX")
 	cp -r "$logs/." "$kept"

@@ -81,6 +81,7 @@ func downgradeMounted(t *testing.T) {
 	nodeHasBoth(t, "podnas", "nfsvers=4.2")
 	keptIsWhole(t)
 	l.stop(t)
+	l.remove(t)
 	kubectl(t, "delete", "-f", class41)
 }
 

@@ -69,7 +69,7 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 		"--kube-api-qps=2000",
 		"--kube-api-burst=4000",
 	}
-	if c.cfg.Node != "" {
+	if len(c.cfg.Nodes) > 0 {
 		args = append(args, "--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR)
 	}
 	return args

@@ -45,9 +45,9 @@ type Config struct {
 	// server refuses a loopback address here, so the default is one of the
 	// range for documentation (RFC 5737), which is enough where no pod runs.
 	Advertise string
-	// Node is the name of a node that will join. It adds the scheduler, and
-	// kubeconfigs for kubelet and kube-proxy in Dir.
-	Node string
+	// Nodes are the names of nodes that will join. They add the scheduler, and
+	// kubeconfigs for kube-proxy and each kubelet (kubelet-NAME) in Dir.
+	Nodes []string
 }
 
 // ControlPlane is a running control plane.
@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 
 func (c *ControlPlane) start(ctx context.Context) error {
 	var err error
-	if c.pki, err = newPKI(c.cfg.Dir, c.cfg.Advertise, c.cfg.Node); err != nil {
+	if c.pki, err = newPKI(c.cfg.Dir, c.cfg.Advertise, c.cfg.Nodes...); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
 	if c.ports, err = freePorts(); err != nil {
@@ -111,7 +111,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.startController("kube-controller-manager", c.controllerManagerArgs()); err != nil {
 		return err
 	}
-	if c.cfg.Node != "" {
+	if len(c.cfg.Nodes) > 0 {
 		if err := c.startController("kube-scheduler", c.schedulerArgs()); err != nil {
 			return err
 		}
@@ -237,16 +237,19 @@ func (c *ControlPlane) get(ctx context.Context, path string) error {
 func (c *ControlPlane) writeKubeconfigs() error {
 	// On this machine the API server is at 127.0.0.1; a node elsewhere
 	// reaches it at the advertised address.
-	users := []struct {
+	type user struct {
 		name string
 		cert certificate
 		host string
-	}{
+	}
+	users := []user{
 		{"admin", c.pki.admin, "127.0.0.1"},
 		{"kube-controller-manager", c.pki.controllerManager, "127.0.0.1"},
 		{"kube-scheduler", c.pki.scheduler, "127.0.0.1"},
-		{"kubelet", c.pki.kubelet, c.cfg.Advertise},
 		{"kube-proxy", c.pki.kubeProxy, c.cfg.Advertise},
+	}
+	for name, cert := range c.pki.kubelets {
+		users = append(users, user{"kubelet-" + name, *cert, c.cfg.Advertise})
 	}
 	for _, u := range users {
 		if u.cert.pem == nil {

@@ -31,7 +31,7 @@ func TestCertificates(t *testing.T) {
 		{p.kubeletClient, "kube-apiserver-kubelet-client", []string{"system:masters"}},
 		{p.controllerManager, "system:kube-controller-manager", nil},
 		{p.scheduler, "system:kube-scheduler", nil},
-		{p.kubelet, "system:node:worker", []string{"system:nodes"}},
+		{*p.kubelets["worker"], "system:node:worker", []string{"system:nodes"}},
 		{p.kubeProxy, "system:kube-proxy", nil},
 	}
 	for _, c := range clients {
@@ -48,7 +48,7 @@ func TestCertificates(t *testing.T) {
 
 func TestNoNodeNoCredentials(t *testing.T) {
 	dir := t.TempDir()
-	p, err := newPKI(dir, "192.0.2.2", "")
+	p, err := newPKI(dir, "192.0.2.2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestNoNodeNoCredentials(t *testing.T) {
 }
 
 func TestKubeconfigIsWhole(t *testing.T) {
-	p, err := newPKI(t.TempDir(), "192.0.2.2", "")
+	p, err := newPKI(t.TempDir(), "192.0.2.2")
 	if err != nil {
 		t.Fatal(err)
 	}

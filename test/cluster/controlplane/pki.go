@@ -28,8 +28,8 @@ type pki struct {
 	admin             certificate
 	controllerManager certificate
 	scheduler         certificate
-	kubelet           certificate
 	kubeProxy         certificate
+	kubelets          map[string]*certificate // by the names of their nodes
 
 	serviceAccountKey string // file with the key that signs ServiceAccount tokens
 }
@@ -41,8 +41,8 @@ type certificate struct {
 	certFile, keyFile string
 }
 
-func newPKI(dir, advertise, node string) (*pki, error) {
-	p := &pki{dir: filepath.Join(dir, "pki")}
+func newPKI(dir, advertise string, nodes ...string) (*pki, error) {
+	p := &pki{dir: filepath.Join(dir, "pki"), kubelets: map[string]*certificate{}}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -76,11 +76,14 @@ func newPKI(dir, advertise, node string) (*pki, error) {
 		{&p.admin, "admin", "admin", []string{"system:masters"}},
 		{&p.controllerManager, "kube-controller-manager", "system:kube-controller-manager", nil},
 	}
-	if node != "" {
+	if len(nodes) > 0 {
 		clients = append(clients,
 			client{&p.scheduler, "kube-scheduler", "system:kube-scheduler", nil},
-			client{&p.kubelet, "kubelet", "system:node:" + node, []string{"system:nodes"}},
 			client{&p.kubeProxy, "kube-proxy", "system:kube-proxy", nil})
+	}
+	for _, node := range nodes {
+		p.kubelets[node] = &certificate{}
+		clients = append(clients, client{p.kubelets[node], "kubelet-" + node, "system:node:" + node, []string{"system:nodes"}})
 	}
 	for _, c := range clients {
 		*c.cert, err = p.issue(c.file, x509.Certificate{
