@@ -310,7 +310,9 @@ func (n *node) kill(t *testing.T) {
 	if err := syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-n.done // its error is the signal
+	if err := <-n.done; err == nil {
+		t.Errorf("%s ended by itself", n.name)
+	}
 	n.cmd = nil
 	route("del")
 }
