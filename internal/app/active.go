@@ -14,6 +14,7 @@ func (a *App) watchActive(ctx context.Context) (silent func() time.Duration, sto
 	cfg := active.Config{
 		Namespace: os.Getenv("POD_NAMESPACE"), Service: os.Getenv("SERVICE_NAME"),
 		Pod: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID"), Log: a.Log,
+		Fresh: func() bool { return a.shared == nil || a.shared.Fresh() },
 	}
 	if a.Standalone || cfg.Namespace == "" || cfg.Service == "" || cfg.Pod == "" || cfg.UID == "" {
 		return nil, func() {}, nil

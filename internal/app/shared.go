@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/podnas/podnas/internal/volume/shareddisk"
 	"github.com/podnas/podnas/server"
@@ -47,8 +49,12 @@ func (a *App) openShared(ctx context.Context) error {
 	})
 	a.endWith(func() error { return a.closeExported(a.shared.Close) })
 	a.pages.opening(a.Root)
-	a.nfsPort, err = listen("--listen", a.Listen)
-	return err
+	port, err := listen("--listen", a.Listen)
+	if err != nil {
+		return err
+	}
+	a.nfsPort = port
+	return nil
 }
 
 // closeExported closes the disk below the exported volumes, which are open, and would keep it mounted.
@@ -59,16 +65,44 @@ func (a *App) closeExported(disk func() error) error {
 	return disk()
 }
 
-// stayActive returns an error when another podnas has taken the disk.
+// failedMax is for how long the file system of a shared disk may fail. Its beat is behind the file system, and may work.
+const failedMax = 10 * time.Second
+
+// stayActive returns an error when another podnas has taken the disk, and when the file system has shut down: only a new mount
+// helps then, on this node or on another.
 func (a *App) stayActive(ctx context.Context) error {
 	if a.shared == nil {
 		return nil
 	}
-	err := a.shared.Run(ctx)
-	if err != nil {
-		a.quiet() // the other one is to be heard
+	lost := make(chan error, 1)
+	go func() { lost <- a.shared.Run(ctx) }()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var failing time.Time
+	for {
+		select {
+		case err := <-lost:
+			if err != nil {
+				a.quiet() // the other one is to be heard
+			}
+			return err
+		case <-ticker.C:
+		}
+		switch err := a.diskLost(); {
+		case !fails(err):
+			failing = time.Time{}
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) >= failedMax:
+			return fmt.Errorf("shared disk %s: the file system has failed for %s: this process ends, so that it is mounted anew: %w", a.SharedDisk, failedMax, err)
+		}
 	}
-	return err
+}
+
+// fails reports whether an error of the heartbeat is one of the file system, and not that the disk does not answer.
+func fails(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno)
 }
 
 // standBy serves what a standby has to say: it is ready if it could take the disk over now. It has no metrics, which it says

@@ -31,7 +31,7 @@ const (
 	// renewPeriod is the time between two renewals of the Lease, and between two looks of a standby at it.
 	renewPeriod = 2 * time.Second
 	// callTimeout is for what is done in one period: of those in which a standby sees nothing new, three can fail.
-	callTimeout = 2 * time.Second
+	callTimeout = 1500 * time.Millisecond
 	// staleAfter is what the Lease says of itself, for people: a standby knows it by its own clock.
 	staleAfter = 7 * time.Second
 	// labelPeriod is the time between two looks at the pods, when they were right the last time.
@@ -44,7 +44,9 @@ type Config struct {
 	Namespace string // podnas's own
 	Service   string // its name begins that of the Lease
 	Pod, UID  string // this pod
-	Log       *slog.Logger
+	// Fresh, if not nil, reports whether the disk is known to be this podnas's. While it is not, an Active takes nothing from another.
+	Fresh func() bool
+	Log   *slog.Logger
 }
 
 func (c *Config) leaseName() string { return c.Service + "-active" }
@@ -86,8 +88,8 @@ func (a *Active) Run(ctx context.Context, serves <-chan struct{}) {
 			return
 		}
 		a.toldLease(err)
-		// Another one that believes to be active may have changed the labels. Its disk tells it within a second or two that it is not.
-		if leads && err == nil && (taken || time.Since(a.looked) >= labelPeriod) {
+		// Another one that believes to be active may have changed the labels.
+		if leads && err == nil && a.fresh() && (taken || time.Since(a.looked) >= labelPeriod) {
 			standby, waits, err := a.label(ctx)
 			if ctx.Err() != nil {
 				return
@@ -104,10 +106,19 @@ func (a *Active) Run(ctx context.Context, serves <-chan struct{}) {
 	}
 }
 
+// fresh is Config.Fresh.
+func (a *Active) fresh() bool { return a.Fresh == nil || a.Fresh() }
+
+// errOthers is the error of an Active that may have lost its disk without knowing.
+var errOthers = errors.New("another podnas says that it serves, and the disk has not answered this one for some seconds")
+
 // renew renews the Lease, and takes it from whoever has it. taken is whether it was another's.
 func (a *Active) renew(ctx context.Context) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if !a.fresh() {
+		a.lease = nil // whose it is has to be read
+	}
 	for range 2 {
 		if a.lease == nil {
 			if a.lease, err = a.Client.lease(ctx, a.Namespace, a.leaseName()); err != nil {
@@ -116,6 +127,9 @@ func (a *Active) renew(ctx context.Context) (taken bool, err error) {
 		}
 		var lease *coordinationv1.Lease
 		lease, taken = a.next()
+		if taken && !a.fresh() {
+			return false, errOthers
+		}
 		a.lease, err = a.Client.write(ctx, lease, a.lease == nil)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 			break

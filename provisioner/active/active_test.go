@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,41 @@ func TestTwoActive(t *testing.T) {
 		lease, err := (&Client{objects: server}).lease(ctx, "podnas", "podnas-active")
 		if err != nil || *lease.Spec.HolderIdentity != "podnas-1_uid-of-podnas-1" {
 			t.Errorf("the Lease is %+v (%v)", lease, err)
+		}
+	})
+}
+
+// TestLostUnknowingly: one whose disk does not answer leaves the Lease and the labels to the one that has it, and keeps its own as long as
+// nobody else says that it serves.
+func TestLostUnknowingly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		server := newAPI(aPod("podnas-0", RoleStandby, v1.ConditionTrue, nil), aPod("podnas-1", RoleStandby, v1.ConditionTrue, nil))
+		cfg := server.config("podnas-0")
+		var fresh atomic.Bool
+		fresh.Store(true)
+		cfg.Fresh = fresh.Load
+		go NewActive(cfg).Run(ctx, serving())
+		time.Sleep(5 * time.Second)
+		fresh.Store(false)
+		time.Sleep(time.Minute)
+		holder := func() string {
+			lease, err := (&Client{objects: server}).lease(ctx, "podnas", "podnas-active")
+			if err != nil || time.Since(lease.Spec.RenewTime.Time) > 2*renewPeriod {
+				t.Errorf("%+v (%v)", lease, err)
+			}
+			return *lease.Spec.HolderIdentity
+		}
+		if got := holder(); !strings.HasPrefix(got, "podnas-0_") {
+			t.Errorf("while nobody else serves the Lease is %s's", got)
+		}
+		go NewActive(server.config("podnas-1")).Run(ctx, serving())
+		for range 60 {
+			time.Sleep(time.Second)
+			if roles := server.roles(t); roles["podnas-0"] != RoleStandby || roles["podnas-1"] != RoleActive || !strings.HasPrefix(holder(), "podnas-1_") {
+				t.Fatalf("%v, and the Lease is %s's", roles, holder())
+			}
 		}
 	})
 }

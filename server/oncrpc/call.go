@@ -152,7 +152,7 @@ func (c *Call) finish(stat rpc.AcceptStat) {
 	c.releasePermit() // a client that does not read its reply must not keep it
 	c.grown()
 	status := c.status(stat)
-	c.doubted = ofDisk(status)
+	c.doubted = c.conn.server.beats != nil && ofDisk(status)
 	if c.counted {
 		c.conn.served.End(&c.Served, status, c.Header.XID)
 	}
@@ -186,10 +186,10 @@ func (c *Call) status(stat rpc.AcceptStat) stats.Status {
 }
 
 // ofDisk reports whether a status may be of a disk that fails. NFS's versions and MOUNT have the same numbers for these:
-// NFS3ERR_IO, NXIO, ROFS, STALE, which open_by_handle_at(2) makes of an error of the disk, and SERVERFAULT.
+// NFS3ERR_IO, NXIO, STALE, which open_by_handle_at(2) makes of an error of the disk, and SERVERFAULT.
 func ofDisk(status stats.Status) bool {
 	switch status {
-	case 5, 6, 30, 70, 10006:
+	case 5, 6, 70, 10006:
 		return true
 	}
 	return false
@@ -204,7 +204,26 @@ func (c *Call) send(stat rpc.AcceptStat) {
 	head := rpc.ReplyHeader{XID: c.Header.XID}
 	head.Append(c.Reply[:4:replyHead]) // writes in place: it has just this room
 	rpc.EndRecord(c.Reply, 0)
+	if c.doubted {
+		go c.sendDoubted()
+		return
+	}
 	c.conn.send(c)
+}
+
+// sendDoubted sends the reply when the disk is known to have been ours after the call. The others of the connection don't wait for it.
+func (c *Call) sendDoubted() {
+	conn := c.conn
+	if n := c.woken.Swap(0); n > 0 { // nobody waits for this goroutine to write
+		conn.awake.Add(-n)
+		conn.writeSoon()
+	}
+	if err := conn.server.beats.WaitBeat(conn.closed); err != nil {
+		conn.gone.Store(true)
+		_ = conn.Close() // the reply is not sent
+	}
+	conn.send(c)
+	conn.writeSoon()
 }
 
 // reject sends a reply without results.

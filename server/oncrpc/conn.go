@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -358,11 +357,7 @@ func (c *conn) flush() {
 // write writes a batch of replies, and calls of the server's own, when the disk is known to have been ours while they
 // were executed. After an error it closes the connection.
 func (c *conn) write(batch []*Call, asks [][]byte) error {
-	wait := c.server.beats.Wait
-	if slices.ContainsFunc(batch, func(call *Call) bool { return call.doubted }) {
-		wait = c.server.beats.WaitBeat
-	}
-	err := wait(c.closed)
+	err := c.server.beats.Wait(c.closed)
 	if err == nil {
 		err = c.writeNow(batch, asks)
 	}

@@ -216,6 +216,7 @@ func TestHA(t *testing.T) {
 	p.reboot(p.standby())
 	step(t, "NodeKilled", func(t *testing.T) { p.nodeKilled(t, load) })
 	step(t, "ToldToEnd", func(t *testing.T) { p.toldToEnd(t, load) })
+	step(t, "ShutDown", func(t *testing.T) { p.shutDown(t, load) })
 	step(t, "ProcessKilled", func(t *testing.T) { p.processKilled(t, load) })
 	step(t, "StandbyStopped", func(t *testing.T) { p.standbyStopped(t, load) })
 	step(t, "StorageCutForTheActive", func(t *testing.T) { p.storageCut(t, load) })
@@ -276,6 +277,20 @@ func (p *pair) toldToEnd(t *testing.T, load *moveLoad) {
 	t.Logf("it has ended after %.1f s", ended.Sub(told).Seconds())
 	load.tell(t, ended, map[string]time.Time{"the order to end": told})
 	load.check(t, ended)
+	p.reboot(active)
+}
+
+// shutDown has the active one's file system shut down, as after an error of its log, while the disk works: only a new mount helps.
+func (p *pair) shutDown(t *testing.T, load *moveLoad) {
+	active, _ := p.roles(nil)
+	failed := time.Now()
+	active.mustSh("xfs_io -x -c 'shutdown -f' $1", diskAt)
+	p.roles(active)
+	load.tell(t, failed, map[string]time.Time{"the file system's end": failed})
+	load.check(t, failed)
+	if said := active.said(); !strings.Contains(said, "so that it is mounted anew") {
+		t.Errorf("podnas does not say why it has ended:\n%s", said)
+	}
 	p.reboot(active)
 }
 

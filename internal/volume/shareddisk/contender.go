@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -69,6 +70,8 @@ type contender struct {
 	turn chan struct{}
 	self beat
 	from seen // what take saw before it took the disk
+	// worked is when the last beat began that worked; nil: there is none.
+	worked atomic.Pointer[time.Time]
 }
 
 func newContender(t target, self beat, silent func() time.Duration, told func(seen)) *contender {
@@ -90,6 +93,8 @@ type seen struct {
 	look look
 	// since is when the disk became what it is, or it was first seen so.
 	since time.Time
+	// owner is since when the same process has it, or it was first seen so.
+	owner time.Time
 	err   error // why the disk can't be read or taken
 }
 
@@ -133,6 +138,9 @@ func (c *contender) take(ctx context.Context) error {
 			if s.since.IsZero() || !now.same(&s.look) || now.ended.Sub(s.look.ended) > lookAge {
 				s.since = now.ended
 			}
+			if s.owner.IsZero() || now.beat.Key != s.look.beat.Key || now.holder != s.look.holder {
+				s.owner = now.ended
+			}
 			s.look = now
 			err = c.taken(&s)
 			if err == nil {
@@ -140,7 +148,7 @@ func (c *contender) take(ctx context.Context) error {
 				return nil
 			}
 		} else {
-			s.since = time.Time{} // what was not seen proves nothing
+			s.since, s.owner = time.Time{}, time.Time{} // what was not seen proves nothing
 		}
 		var permanent permanentError
 		if errors.As(err, &permanent) {
@@ -172,7 +180,7 @@ func (c *contender) taken(s *seen) error {
 	l := &s.look
 	quietFor := l.began.Sub(s.since)
 	if c.silent != nil {
-		quietFor = max(quietFor, c.silent())
+		quietFor = max(quietFor, min(c.silent(), l.began.Sub(s.owner))) // of the one before its silence says nothing
 	}
 	if quietFor < quiet && !c.free(l) {
 		return errWait
@@ -231,7 +239,12 @@ func (c *contender) change(how func(*beat)) error {
 	defer func() { c.turn <- struct{}{} }()
 	how(&c.self)
 	c.self.Count++
-	return lost(c.target.write(&c.self))
+	began := time.Now()
+	err := lost(c.target.write(&c.self))
+	if err == nil {
+		c.worked.Store(&began)
+	}
+	return err
 }
 
 // move does what changes where the beat is, or what it says, while none is written, and then writes one.

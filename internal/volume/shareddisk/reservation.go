@@ -142,7 +142,7 @@ func (d *device) holder() (uint64, error) {
 		return 0, explainReserving(readingHolder, errno)
 	case status != 0:
 		return 0, fmt.Errorf("%s: the storage answered with status %#x; %s", readingHolder, status, needs)
-	case h.key != 0 && h.kind != prRegistrants:
+	case h.kind != 0 && h.kind != prRegistrants:
 		return 0, errOtherKind
 	}
 	return h.key, nil

@@ -172,6 +172,12 @@ func (d *Disk) Taken() time.Time { return d.taken }
 // Holds returns ErrLost if another process has the disk.
 func (d *Disk) Holds() error { return d.c.holds() }
 
+// Fresh reports whether a beat has worked in the last 5 seconds. Otherwise another may have the disk, without this process knowing.
+func (d *Disk) Fresh() bool {
+	worked := d.c.worked.Load()
+	return worked != nil && time.Since(*worked) < staleLook
+}
+
 // Run returns when another process has the disk, with ErrLost, or when ctx ends.
 func (d *Disk) Run(ctx context.Context) error {
 	select {
@@ -205,6 +211,7 @@ func (d *Disk) close() error {
 				errs = append(errs, d.end())
 			}
 		case <-time.After(endTimeout):
+			return errors.Join(append(errs, errors.New("it hangs, and is left to the kernel"))...) // the beats yet use the device
 		}
 	}
 	if d.device != nil {

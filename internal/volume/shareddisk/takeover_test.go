@@ -59,6 +59,15 @@ func TestTakeovers(t *testing.T) {
 		{"the storage restarts", func(w *world, _, _ *node) { w.disk.restart(true) }, 0},
 		{"the active one is silent elsewhere", func(_ *world, _, standby *node) { standby.setSilent(quiet) }, time.Second},
 		{"the active one is silent elsewhere, but not for long", func(_ *world, _, standby *node) { standby.setSilent(quiet - 1) }, 0},
+		{"podnas is killed, and the one before it is silent elsewhere", func(_ *world, active, standby *node) {
+			active.p.die(0)
+			<-active.p.ended
+			active.start()
+			time.Sleep(200 * time.Millisecond)
+			standby.setSilent(quiet)
+			time.Sleep(5 * time.Second)
+			standby.setSilent(0)
+		}, 0},
 		{"podnas is killed, and starts again with its disk unmounted", func(_ *world, active, _ *node) {
 			active.p.die(0)
 			<-active.p.ended
