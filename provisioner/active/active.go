@@ -30,7 +30,7 @@ import (
 const (
 	// renewPeriod is the time between two renewals of the Lease, and between two looks of a standby at it.
 	renewPeriod = 2 * time.Second
-	// callTimeout is for what is done in one period: of those in which a standby sees nothing new, three can fail.
+	// callTimeout is for what is done in one period: two in a row can fail before a standby counts 7 seconds.
 	callTimeout = 1500 * time.Millisecond
 	// staleAfter is what the Lease says of itself, for people: a standby knows it by its own clock.
 	staleAfter = 7 * time.Second

@@ -22,6 +22,7 @@ import (
 type lostServer struct {
 	addr    string
 	lost    atomic.Bool
+	hang    atomic.Pointer[chan struct{}] // beats wait until it is closed; nil: they don't
 	handled atomic.Int32
 	goOn    chan struct{} // ends the calls of procBlock
 	status  atomic.Uint32 // of procEcho's results
@@ -46,6 +47,9 @@ func startLostWith(t *testing.T, every, hold, closes time.Duration) *lostServer 
 	s.beats, err = heartbeat.Open(heartbeat.Config{
 		Dir: dir, Mounted: time.Now(), Every: every, Hold: hold, Close: closes, Log: log,
 		Overwrite: func([]byte) error {
+			if hang := s.hang.Load(); hang != nil {
+				<-*hang
+			}
 			if s.lost.Load() {
 				return syscall.EIO
 			}
@@ -176,6 +180,41 @@ func TestErrorsOfALostDisk(t *testing.T) {
 	s.lost.Store(true)
 	if err := <-s.call(t, procEcho); err != nil {
 		t.Errorf("an error that is not the disk's: %v", err)
+	}
+}
+
+// A reply that waits for a beat delays no other one of its connection.
+func TestErrorDelaysItsCallAlone(t *testing.T) {
+	const wait = time.Minute
+	s := startLostWith(t, wait, wait, wait)
+	s.status.Store(uint32(nfs3.ErrIO))
+	hang := make(chan struct{})
+	s.hang.Store(&hang)
+	client, err := rpc.Dial(t.Context(), s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	do := func(proc uint32) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err := client.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: testProg, Vers: testVers, Proc: proc}, nil)
+		return err
+	}
+	held := make(chan error, 1)
+	go func() { held <- do(procEcho) }()
+	eventually(t, "the call is executed", func() bool { return s.handled.Load() > 0 })
+	for range 20 {
+		if err := do(procNull); err != nil {
+			t.Fatalf("another call: %v", err)
+		}
+	}
+	if len(held) > 0 {
+		t.Errorf("the error was told: %v", <-held)
+	}
+	close(hang)
+	if err := <-held; err != nil {
+		t.Errorf("the error was not told: %v", err)
 	}
 }
 

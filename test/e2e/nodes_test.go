@@ -25,28 +25,6 @@ const (
 	sanAddress = "10.9.3.2"
 )
 
-// sanScript exports a disk by iSCSI to any initiator, with LIO.
-const sanScript = `set -e
-for module in configfs target_core_mod target_core_file iscsi_target_mod; do modprobe $module; done
-mount -t configfs none /sys/kernel/config
-mkdir -p /sys/kernel/config/target/core/fileio_0/disk /var/target/pr
-cd /sys/kernel/config/target/core/fileio_0/disk
-truncate -s 4G /xfs/disk
-echo fd_dev_name=/xfs/disk,fd_dev_size=$((4 << 30)) >control
-echo 1 >enable
-target=/sys/kernel/config/target/iscsi/$IQN/tpgt_1
-mkdir -p $target/lun/lun_0
-ln -s $PWD $target/lun/lun_0/disk
-mkdir $target/np/$IP:3260
-cd $target/attrib
-echo 0 >authentication
-echo 1 >generate_node_acls
-echo 1 >cache_dynamic_acls
-echo 0 >demo_mode_write_protect
-echo 1 >../enable
-echo exported
-exec sleep infinity`
-
 // diskPod shows the volume of the lockers where they expect a folder of podnas's disk.
 const diskPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "disk"}, "spec": {
 	"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
@@ -248,8 +226,12 @@ func startSAN(t *testing.T, iqn string) {
 		t.Fatal(err)
 	}
 	defer out.Close()
+	script, err := filepath.Abs("../vm/san.sh") // the guest has this machine's files
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("../vm/vm.sh", "-N", fmt.Sprint(sanNumber), "-m", "512", "-t", "3600", "-x", "6G",
-		"-e", "IQN="+iqn, "-e", "IP="+sanAddress, sanScript)
+		fmt.Sprintf("bash '%s' %s %s 4096 && echo exported && exec sleep infinity", script, iqn, sanAddress))
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

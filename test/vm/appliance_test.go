@@ -180,7 +180,6 @@ func (a *appliance) launch() {
 func (a *appliance) start() {
 	a.t.Helper()
 	a.launch()
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(a.t, "podnas is ready", func() bool {
 		select {
 		case err := <-a.exited:
@@ -188,13 +187,19 @@ func (a *appliance) start() {
 			a.t.Fatalf("podnas ended at once: %v\n%s", err, a.output())
 		default:
 		}
-		resp, err := client.Get("http://" + probes + "/readyz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		return readyAt(probes)
 	})
+}
+
+// readyAt reports whether podnas with this address for HTTP says that it is ready.
+func readyAt(address string) bool {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + address + "/readyz")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // stop ends podnas as kubelet does, and wants it to end well.

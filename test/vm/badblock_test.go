@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -20,12 +19,10 @@ import (
 // When somebody writes the block, it is a good one again.
 func TestBadBlock(t *testing.T) {
 	nativeOnly(t, "the disk is XFS by the device mapper, whatever the engine")
-	image := newSharedImage(t)
+	image := newXFSImage(t, 1<<30)
 	command(t, "modprobe", "dm-dust")
 	name, dir := fmt.Sprint("podnas-dust-", os.Getpid()), t.TempDir()
-	command(t, "dmsetup", "create", name, "--table", fmt.Sprintf("0 %d dust %s 0 4096", image.size/512, image.device))
-	t.Cleanup(func() { command(t, "dmsetup", "remove", name) })
-	command(t, "dmsetup", "mknodes", name)
+	mapDevice(t, name, fmt.Sprintf("0 %d dust %s 0 4096", image.size/512, image.device))
 	mountDisk(t, "/dev/mapper/"+name, dir, "xfs", "prjquota")
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
@@ -55,10 +52,8 @@ func TestBadBlock(t *testing.T) {
 		}
 		holds(t, good, data(2, 4096))
 		mustWrite(t, filepath.Join(mnt, "new"), data(3, 4096))
-		if resp, err := http.Get("http://" + probes + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("podnas is not ready: %v", err)
-		} else {
-			resp.Body.Close()
+		if !readyAt(probes) {
+			t.Error("podnas is not ready")
 		}
 		f, err := os.OpenFile(bad, os.O_WRONLY, 0)
 		if err != nil {
@@ -72,7 +67,7 @@ func TestBadBlock(t *testing.T) {
 }
 
 // find returns the number of the first block of 4 KiB of the disk that has this content.
-func (i *sharedImage) find(t *testing.T, content []byte) int64 {
+func (i *xfsImage) find(t *testing.T, content []byte) int64 {
 	t.Helper()
 	f, err := os.Open(i.device)
 	if err != nil {

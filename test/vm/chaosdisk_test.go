@@ -30,24 +30,10 @@ type mappedDisk struct {
 
 func newMappedDisk(t *testing.T, size int64) *mappedDisk {
 	t.Helper()
-	dir, err := os.MkdirTemp(xfs, "disk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &mappedDisk{t: t, dir: t.TempDir(), name: fmt.Sprint("podnas-", os.Getpid()), size: size}
-	image := filepath.Join(dir, "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "mkfs.xfs", "-q", image)
-	d.logAt, d.logSize = faultydisk.XFSLog(t, image)
-	command(t, "modprobe", "loop")
-	command(t, "modprobe", "dm-mod")
-	d.device = strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
-	t.Cleanup(func() { command(t, "losetup", "--detach", d.device) })
-	command(t, "dmsetup", "create", d.name, "--table", d.table("linear"))
-	t.Cleanup(func() { command(t, "dmsetup", "remove", d.name) })
-	command(t, "dmsetup", "mknodes", d.name)
+	disk := newXFSImage(t, size)
+	d := &mappedDisk{t: t, dir: t.TempDir(), name: fmt.Sprint("podnas-", os.Getpid()), size: size, device: disk.device}
+	d.logAt, d.logSize = faultydisk.XFSLog(t, disk.file)
+	mapDevice(t, d.name, d.table("linear"))
 	d.mount()
 	t.Cleanup(func() {
 		if err := unix.Unmount(d.dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // it is not mounted
@@ -94,9 +80,7 @@ func (d *mappedDisk) remount() {
 }
 
 // stall keeps all that is read and written waiting, resume ends that.
-func (d *mappedDisk) stall() {
-	command(d.t, "dmsetup", "suspend", "--nolockfs", "--noflush", d.name)
-}
+func (d *mappedDisk) stall() { stallDevice(d.t, d.name) }
 
 func (d *mappedDisk) resume() { command(d.t, "dmsetup", "resume", d.name) }
 
@@ -105,13 +89,55 @@ func (d *mappedDisk) fail() { d.load("error") }
 
 func (d *mappedDisk) mend() { d.load("linear") }
 
-func (d *mappedDisk) load(target string) {
-	const reload = `dmsetup suspend --nolockfs --noflush "$0" && dmsetup load "$0" --table "$1" && dmsetup resume "$0"`
-	command(d.t, "sh", "-c", reload, d.name, d.table(target))
-}
+func (d *mappedDisk) load(target string) { mapAnew(d.t, d.name, d.table(target)) }
 
 // alive reports whether the XFS has survived.
 func (d *mappedDisk) alive() bool {
 	name := filepath.Join(d.dir, "alive")
 	return errors.Join(write(name, []byte("x")), os.Remove(name)) == nil
+}
+
+// xfsImage is a disk with an XFS, in a file of the guest's disk on a loop device.
+type xfsImage struct {
+	file, device string
+	size         int64
+}
+
+func newXFSImage(t *testing.T, size int64) *xfsImage {
+	t.Helper()
+	dir, err := os.MkdirTemp(xfs, "disk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &xfsImage{file: filepath.Join(dir, "image"), size: size}
+	if err := errors.Join(os.WriteFile(d.file, nil, 0o600), os.Truncate(d.file, size)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mkfs.xfs", "-q", d.file)
+	command(t, "modprobe", "loop")
+	d.device = strings.TrimSpace(command(t, "losetup", "--find", "--show", d.file))
+	t.Cleanup(func() { command(t, "losetup", "--detach", d.device) })
+	return d
+}
+
+// mapDevice makes a device of the device mapper, until the test ends.
+func mapDevice(t *testing.T, name, table string) {
+	t.Helper()
+	command(t, "modprobe", "dm-mod")
+	command(t, "dmsetup", "create", name, "--table", table)
+	t.Cleanup(func() { command(t, "dmsetup", "remove", name) })
+	command(t, "dmsetup", "mknodes", name)
+}
+
+// mapAnew gives it another table. It may be stalled.
+func mapAnew(t *testing.T, name, table string) {
+	t.Helper()
+	const reload = `dmsetup suspend --nolockfs --noflush "$0" && dmsetup load "$0" --table "$1" && dmsetup resume "$0"`
+	command(t, "sh", "-c", reload, name, table)
+}
+
+// stallDevice keeps all that is read and written waiting.
+func stallDevice(t *testing.T, name string) {
+	t.Helper()
+	command(t, "dmsetup", "suspend", "--nolockfs", "--noflush", name)
 }

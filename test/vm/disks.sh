@@ -20,8 +20,12 @@ if [ ! -e "$disks" ]; then
 	trap 'rm -rf "$work"' EXIT
 	mkdir -p "$work/debs/partial" "$work/root"
 	# The lock is of no use, since nothing is installed. What is installed already is fetched too.
-	DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root install --yes --download-only --reinstall --no-install-recommends \
-		-o Debug::NoLocking=1 -o Dir::Cache::archives="$work/debs" open-iscsi drbd-utils >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
+	fetch() {
+		DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root install --yes --download-only --reinstall --no-install-recommends \
+			-o Debug::NoLocking=1 -o Dir::Cache::archives="$work/debs" open-iscsi drbd-utils >"$work/log" 2>&1
+	}
+	# The lists may be empty, or name versions that the mirror no longer has.
+	fetch || { apt-get -qq update >"$work/log" 2>&1 && fetch; } || { tail -n 20 "$work/log" >&2; exit 1; }
 	for deb in "$work"/debs/*.deb; do
 		dpkg-deb -x "$deb" "$work/root"
 	done

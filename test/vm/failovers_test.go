@@ -6,12 +6,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +26,8 @@ import (
 func TestFailovers(t *testing.T) {
 	c := newChaos(t)
 	f := &failovers{chaos: c}
-	image := newSharedImage(t)
+	image := newXFSImage(t, 1<<30)
+	command(t, "modprobe", "dm-flakey")
 	for i := range f.places {
 		f.places[i] = newPlace(t, 11+i, image)
 	}
@@ -157,40 +156,13 @@ type place struct {
 	number int
 	dir    string // where it mounts the disk
 	name   string // of the device
-	image  *sharedImage
+	image  *xfsImage
 	log    string
 	read   bool      // a client reads from here directly
 	cmd    *exec.Cmd // nil: podnas does not run here
 }
 
-// sharedImage is the disk: an XFS in a file, on a loop device.
-type sharedImage struct {
-	device string
-	size   int64
-}
-
-func newSharedImage(t *testing.T) *sharedImage {
-	t.Helper()
-	dir, err := os.MkdirTemp(xfs, "disk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	image := &sharedImage{size: 1 << 30}
-	file := filepath.Join(dir, "image")
-	mustWrite(t, file, nil)
-	if err := os.Truncate(file, image.size); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "mkfs.xfs", "-q", file)
-	for _, module := range []string{"loop", "dm-mod", "dm-flakey"} {
-		command(t, "modprobe", module)
-	}
-	image.device = strings.TrimSpace(command(t, "losetup", "--find", "--show", file))
-	t.Cleanup(func() { command(t, "losetup", "--detach", image.device) })
-	return image
-}
-
-func newPlace(t *testing.T, n int, image *sharedImage) *place {
+func newPlace(t *testing.T, n int, image *xfsImage) *place {
 	t.Helper()
 	p := &place{node: newMachine(t, n, fmt.Sprint("place", n)), number: n, dir: t.TempDir(), name: fmt.Sprintf("podnas-%d-%d", os.Getpid(), n), image: image}
 	p.log = filepath.Join(t.TempDir(), "podnas.log")
@@ -199,9 +171,7 @@ func newPlace(t *testing.T, n int, image *sharedImage) *place {
 		p.ip("route add default via " + p.addr)
 		return nil
 	})
-	command(t, "dmsetup", "create", p.name, "--table", p.table("linear"))
-	t.Cleanup(func() { command(t, "dmsetup", "remove", p.name) })
-	command(t, "dmsetup", "mknodes", p.name)
+	mapDevice(t, p.name, p.table("linear"))
 	t.Cleanup(func() {
 		p.end()
 		if err := unix.Unmount(p.dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -248,15 +218,14 @@ func (p *place) lose(how loss) {
 	case fails:
 		p.load("error")
 	case hangs:
-		command(p.t, "dmsetup", "suspend", "--nolockfs", "--noflush", p.name)
+		stallDevice(p.t, p.name)
 	}
 }
 
 // load has the device lead elsewhere. It may be suspended.
 func (p *place) load(target string) {
 	p.t.Helper()
-	const reload = `dmsetup suspend --nolockfs --noflush "$0" && dmsetup load "$0" --table "$1" && dmsetup resume "$0"`
-	command(p.t, "sh", "-c", reload, p.name, p.table(target))
+	mapAnew(p.t, p.name, p.table(target))
 }
 
 // giveBack has the place, where podnas has ended, be one that can have the disk again.
@@ -302,15 +271,7 @@ func (p *place) launch() {
 
 func (p *place) waitReady() {
 	p.t.Helper()
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	eventually(p.t, "podnas is ready in "+p.name, func() bool {
-		resp, err := client.Get("http://" + p.inside() + movableHTTP + "/readyz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
+	eventually(p.t, "podnas is ready in "+p.name, func() bool { return readyAt(p.inside() + movableHTTP) })
 }
 
 func (p *place) signal(s syscall.Signal) {

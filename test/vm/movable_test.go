@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,15 +122,7 @@ func (v *movableNode) end() {
 	v.mustSh(`pid=$(cat /run/podnas.pid); kill -TERM $pid; while [ -e /proc/$pid ]; do sleep 0.05; done`)
 }
 
-func (v *movableNode) ready() bool {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + v.addr() + movableHTTP + "/readyz")
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
-}
+func (v *movableNode) ready() bool { return readyAt(v.addr() + movableHTTP) }
 
 // waitReady waits until podnas says that it is ready.
 func (v *movableNode) waitReady() {

@@ -3,6 +3,8 @@
 package vm_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -16,24 +18,11 @@ type san struct{ *guest }
 // export makes the disk, a file, and lets any initiator in.
 func (s *san) export() {
 	s.t.Helper()
-	s.mustSh(`
-		for module in configfs target_core_mod target_core_file iscsi_target_mod; do modprobe $module; done
-		mount -t configfs none /sys/kernel/config
-		mkdir -p /sys/kernel/config/target/core/fileio_0/disk /var/target/pr
-		cd /sys/kernel/config/target/core/fileio_0/disk
-		truncate -s 768M /xfs/disk
-		echo fd_dev_name=/xfs/disk,fd_dev_size=$((768 << 20)) >control
-		echo 1 >enable
-		target=/sys/kernel/config/target/iscsi/$1/tpgt_1
-		mkdir -p $target/lun/lun_0
-		ln -s $PWD $target/lun/lun_0/disk
-		mkdir $target/np/$2:3260
-		cd $target/attrib
-		echo 0 >authentication
-		echo 1 >generate_node_acls
-		echo 1 >cache_dynamic_acls
-		echo 0 >demo_mode_write_protect`, sanIQN, s.addr())
-	s.start()
+	here, err := os.Getwd() // the guest has this machine's files
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mustSh(`bash "$1" "$2" "$3" 768`, filepath.Join(here, "san.sh"), sanIQN, s.addr())
 }
 
 // start and stop are those of the target: it ends all sessions, and takes none.
