@@ -37,6 +37,8 @@ type Call struct {
 	State any
 	// Served is what the handler records of the call, for the statistics.
 	Served stats.Call
+	// Sure is set by the handler if a status that may be of a lost disk is not: its reply leaves as those of other statuses.
+	Sure bool
 
 	conn    *conn
 	reader  *reader // that has read it
@@ -152,7 +154,7 @@ func (c *Call) finish(stat rpc.AcceptStat) {
 	c.releasePermit() // a client that does not read its reply must not keep it
 	c.grown()
 	status := c.status(stat)
-	c.doubted = c.conn.server.beats != nil && ofDisk(status)
+	c.doubted = c.conn.server.beats != nil && ofDisk(status) && !c.Sure
 	if c.counted {
 		c.conn.served.End(&c.Served, status, c.Header.XID)
 	}

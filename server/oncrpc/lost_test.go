@@ -26,6 +26,7 @@ type lostServer struct {
 	handled atomic.Int32
 	goOn    chan struct{} // ends the calls of procBlock
 	status  atomic.Uint32 // of procEcho's results
+	sure    atomic.Bool   // whether it says that this is not the disk's
 	beats   *heartbeat.Heartbeat
 	end     func() // stops it
 }
@@ -72,6 +73,7 @@ func startLostWith(t *testing.T, every, hold, closes time.Duration) *lostServer 
 		}},
 		procEcho: {Name: "STATUS", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			s.handled.Add(1)
+			c.Sure = s.sure.Load()
 			c.Reply = binary.BigEndian.AppendUint32(c.Reply, s.status.Load())
 			return rpc.Success
 		}},
@@ -180,6 +182,11 @@ func TestErrorsOfALostDisk(t *testing.T) {
 	s.lost.Store(true)
 	if err := <-s.call(t, procEcho); err != nil {
 		t.Errorf("an error that is not the disk's: %v", err)
+	}
+	s.status.Store(uint32(nfs3.ErrNXIO))
+	s.sure.Store(true)
+	if err := <-s.call(t, procEcho); err != nil {
+		t.Errorf("one that the handler knows not to be: %v", err)
 	}
 }
 
