@@ -102,6 +102,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 // ShareFrom is CloneFrom of as much of a range as takes a moment. It returns how much that is.
 func (f *File) ShareFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
+	from.kept.inode.content.settled()
 	f.kept.inode.content.mu.Lock()
 	defer f.kept.inode.content.mu.Unlock()
 	a, err := from.Stat()
@@ -184,6 +185,7 @@ func (f *File) fewExtents(offset, length int64) int64 {
 // file ends before, or with an error.
 func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
+	from.kept.inode.content.settled()
 	f.kept.inode.content.mu.Lock()
 	defer f.kept.inode.content.mu.Unlock()
 	err = f.fill(offset, length, space.AnyRoom, func() error {

@@ -226,10 +226,14 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	return c.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
 }
 
-// lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
-// need not be open.
+// lookedAt is attrFile of the current file for its attributes alone, which are those of before if it is not fresh. If no
+// operation follows, it need not be open.
 func (c *compound) lookedAt() (*inode.File, error) {
-	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil {
+	switch {
+	case c.cur.file != nil && !c.cur.fresh:
+		c.Of(c.cur.file)
+		return c.cur.file, nil
+	case c.left > 0, c.cur.n == 0, c.cur.file != nil:
 		return c.attrFile(&c.cur)
 	}
 	f, err := c.Open(c.cur.bytes(), inode.UseAttr|inode.AtOnce|inode.Recent)

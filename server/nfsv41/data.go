@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	anyAccess   = state.Access(0)
 	readAccess  = state.Read
 	writeAccess = state.Write
 	// readHead is the size of READ's result before the data: the operation, status, eof
@@ -66,6 +67,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return nil, badID
 	}
 	if sid.IsSpecial() {
+		access = cmp.Or(access, readAccess)
 		return c.openAnonymous(o, sid, key, access)
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)

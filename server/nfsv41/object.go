@@ -35,7 +35,7 @@ func (o *object) setFile(f *inode.File) {
 
 func (o *object) bytes() []byte { return o.handle[:o.n] }
 
-// attrFile is the object open for its attributes, which are from when it was opened. The
+// attrFile is the object open for its attributes, which are from after all that the call has changed. The
 // operation that follows is for it, and may block. It is nil for a pseudo directory.
 func (c *compound) attrFile(o *object) (*inode.File, error) {
 	return c.openFile(o, inode.UseAttr)
@@ -62,6 +62,12 @@ func (c *compound) openFile(o *object, use inode.Use) (*inode.File, error) {
 			return nil, err
 		}
 		o.file, o.fresh = f, true
+	case !o.fresh:
+		a, err := o.file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		o.file.Attr, o.fresh = a, true
 	}
 	c.Of(o.file)
 	return o.file, nil

@@ -10,8 +10,8 @@ import (
 const aclMax = 1024
 
 // posixACLs returns the POSIX ACLs that a client's ACL stands for. They give nobody a right that the client's does not, by
-// section 6.2.1: an error is ATTRNOTSUPP for what can't be had, or BADOWNER for who is unknown. Entries that are inherited
-// make the default ACL of a directory; one for files or for directories alone counts for both, as POSIX ACLs know no
+// section 6.2.1: an error is ATTRNOTSUPP for what can't be had, INVAL for what has no sense, or BADOWNER for who is unknown.
+// Entries that are inherited make the default ACL of a directory; one for files or for directories alone counts for both, as POSIX ACLs know no
 // difference.
 func posixACLs(aces []nfs4.ACE, ofDir bool) (acls vfs.ACLs, err error) {
 	var access, inherited decisions
@@ -23,10 +23,12 @@ func posixACLs(aces []nfs4.ACE, ofDir bool) (acls vfs.ACLs, err error) {
 		}
 		inherits := a.Flag&aceInherits != 0
 		switch {
-		case a.Type != nfs4.ACEAllowed && a.Type != nfs4.ACEDenied, a.Mask&^nfs4.ACEMaskAll != 0,
+		case a.Type == nfs4.ACEAudit, a.Type == nfs4.ACEAlarm:
+			return acls, statusError(nfs4.ErrAttrNotSupp)
+		case a.Type > nfs4.ACEAlarm, a.Mask&^nfs4.ACEMaskAll != 0,
 			a.Flag&^(aceInherits|nfs4.ACEInheritOnly|nfs4.ACEIdentifierGroup) != 0,
 			inherits && !ofDir, a.Flag&nfs4.ACEInheritOnly != 0 && !inherits:
-			return acls, statusError(nfs4.ErrAttrNotSupp)
+			return acls, statusError(nfs4.ErrInval)
 		}
 		if inherits {
 			inherited.add(a, who, id)

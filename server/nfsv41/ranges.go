@@ -16,11 +16,14 @@ func (c *compound) seek(args *nfs4.SeekArgs) (result, error) {
 	if args.What > nfs4.ContentHole {
 		return nil, statusError(nfs4.ErrUnionNotSupp)
 	}
-	f, err := c.dataFile(args.Stateid, readAccess)
+	f, err := c.dataFile(args.Stateid, anyAccess)
 	if err != nil {
 		return nil, err
 	}
 	at, eof, err := c.Seek(f, args.Offset, args.What == nfs4.ContentHole)
+	if errors.Is(err, syscall.ENXIO) {
+		c.rpc.Sure = true // the file's size says so
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func (c *compound) copyOp(args *nfs4.CopyArgs) (result, error) {
 	w, err := c.Copy(from, to, args.SrcOffset, args.DstOffset, args.Count)
 	switch {
 	case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EOPNOTSUPP):
-		return nil, statusError(nfs4.ErrOffloadDenied) // these files the client copies, and asks again for others
+		return nil, statusError(nfs4.ErrXDev) // these files the client copies, and asks again for others
 	case err != nil:
 		return nil, err
 	}

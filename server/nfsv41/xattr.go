@@ -98,7 +98,7 @@ func (c *compound) listxattrs(args *nfs4.ListxattrsArgs) (result, error) {
 	case err != nil:
 		return nil, xattrError(err)
 	case args.MaxCount < nfs4.ListxattrsFixed:
-		return nil, vfs.ErrTooSmall
+		return nil, statusError(nfs4.ErrInval)
 	case args.Cookie > uint64(len(names)):
 		return nil, vfs.ErrBadCookie
 	}

@@ -39,44 +39,43 @@ func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
 	if f.Volume.Options.ReadOnly {
 		return syscall.EROFS
 	}
-	if a.Access != nil && !inode.SortACL(a.Access) || a.Default != nil && !inode.SortACL(a.Default) {
-		return syscall.EINVAL
-	}
 	c.Of(f)
 	if err := c.blocks(f); err != nil {
 		return err
 	}
-	err := c.AsCaller(func(u actas.Thread) error {
-		if access {
-			if err := f.SetACL(u, inode.AccessACL, a.Access); err != nil {
-				return err
-			}
-		}
-		if inherited {
-			return f.SetACL(u, inode.DefaultACL, a.Default)
-		}
-		return nil
-	})
+	err := c.AsCaller(func(u actas.Thread) error { return setACLs(u, f, a, access, inherited) })
 	if err == nil && !f.Volume.Options.Async {
 		err = c.Sync(f, false)
 	}
 	return err
 }
 
-// setACLs replaces both ACLs of a file, or none of them.
-func setACLs(u actas.Thread, f *inode.File, a ACLs) error {
+// setACLs replaces both ACLs of a file, or one of them. If that fails, the file keeps what it had.
+func setACLs(u actas.Thread, f *inode.File, a ACLs, access, inherited bool) error {
 	if a.Access != nil && !inode.SortACL(a.Access) || a.Default != nil && !inode.SortACL(a.Default) {
 		return syscall.EINVAL
 	}
-	was, err := f.ACL(inode.DefaultACL)
-	if err == nil && (was != nil || a.Default != nil) {
-		err = f.SetACL(u, inode.DefaultACL, a.Default)
+	switch {
+	case !access && !inherited:
+		return nil
+	case !inherited:
+		return f.SetACL(u, inode.AccessACL, a.Access)
 	}
+	was, err := f.ACL(inode.DefaultACL)
 	if err != nil {
 		return err
 	}
+	changes := was != nil || a.Default != nil || !access // of a file that has none either, only its owner may say so
+	if changes {
+		if err := f.SetACL(u, inode.DefaultACL, a.Default); err != nil {
+			return err
+		}
+	}
+	if !access {
+		return nil
+	}
 	err = f.SetACL(u, inode.AccessACL, a.Access)
-	if err != nil && (was != nil || a.Default != nil) {
+	if err != nil && changes {
 		_ = f.SetACL(u, inode.DefaultACL, was) // the call has failed already
 	}
 	return err

@@ -38,8 +38,8 @@ type SetAttr struct {
 	Atime, Mtime   inode.SetTime
 	// Umask is for a new file, and taken from Mode where the directory has no default ACL: umask(2).
 	Umask uint32
-	// ACLs replace both ACLs of a file. They are set after the mode, RFC 8881 section 6.4.1.3, and have no more than that
-	// then.
+	// ACLs replace both ACLs of a file. Of a mode beside them only setuid, setgid and the sticky bit count, RFC 8881 section
+	// 6.4.1.3.
 	ACLs *ACLs
 }
 
@@ -77,20 +77,8 @@ func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error
 		return err
 	}
 	attr.UID, attr.GID = nil, nil
-	if attr.Mode != nil {
-		if f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
-			return syscall.EINVAL
-		}
-		if err := f.Chmod(u, *attr.Mode&0o7777); err != nil {
-			return err
-		}
-		attr.Mode = nil
-	}
-	if attr.ACLs != nil {
-		if err := setACLs(u, f, *attr.ACLs); err != nil {
-			return err
-		}
-		attr.ACLs = nil
+	if err := setModeAndACLs(u, f, attr); err != nil {
+		return err
 	}
 	if attr.Size != nil {
 		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, inode.MayWrite)); err != nil {
@@ -108,6 +96,39 @@ func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error
 	}
 	return setTimes(u, f, attr)
 }
+
+// setModeAndACLs sets the ACLs first: a disk may have no room for them, and setting them may clear setgid.
+func setModeAndACLs(u actas.Thread, f *inode.File, attr *SetAttr) error {
+	if attr.Mode != nil && f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
+		return syscall.EINVAL
+	}
+	low := uint32(0o777)
+	if attr.ACLs != nil {
+		if err := setACLs(u, f, *attr.ACLs, true, true); err != nil {
+			return err
+		}
+		attr.ACLs, low = nil, 0
+	}
+	if attr.Mode == nil {
+		return nil
+	}
+	mode := *attr.Mode & (low | special)
+	if low == 0 {
+		a, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		mode |= a.Mode & 0o777
+	}
+	err := f.Chmod(u, mode)
+	if err == nil {
+		attr.Mode = nil
+	}
+	return err
+}
+
+// special are the bits of a mode that are no rights.
+const special = syscall.S_ISUID | syscall.S_ISGID | syscall.S_ISVTX
 
 func setOwner(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	if attr.UID == nil && attr.GID == nil {

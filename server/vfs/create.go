@@ -229,11 +229,15 @@ func (a *SetAttr) applyUmask(dir *inode.File) error {
 	return nil
 }
 
+// mode is what a new file is made with. One that gets ACLs has no rights before.
 func (a *SetAttr) mode() uint32 {
-	if a.Mode == nil {
+	switch {
+	case a.Mode == nil:
 		return 0
+	case a.ACLs != nil:
+		return *a.Mode & special
 	}
-	return *a.Mode & 0o7777
+	return *a.Mode & (0o777 | special)
 }
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
@@ -243,9 +247,7 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
 	made, err := dir.Create(u, name, attr.mode(), c.WantChange)
-	if attr.mode() <= 0o777 {
-		attr.Mode = nil // it has that already, and chmod(2) would go beyond the directory's default ACL
-	}
+	attr.Mode = nil // it has that already, and chmod(2) would go beyond the directory's default ACL
 	switch {
 	case errors.Is(err, syscall.EEXIST):
 		found, lookupErr := dir.Lookup([]byte(name))
@@ -270,7 +272,7 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 func setRest(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	err := setOwner(u, f, attr)
 	if err == nil && attr.ACLs != nil {
-		err = setACLs(u, f, *attr.ACLs)
+		err = setACLs(u, f, *attr.ACLs, true, true)
 	}
 	return errors.Join(err, setTimes(u, f, attr))
 }
@@ -278,16 +280,16 @@ func setRest(u actas.Thread, f *inode.File, attr *SetAttr) error {
 // Mkdir creates a directory.
 func (c *Call) Mkdir(dir *inode.File, name []byte, attr *SetAttr) (Made, error) {
 	return c.make(dir, name, attr, func(u actas.Thread, name string) (*inode.File, error) {
-		const special = syscall.S_ISUID | syscall.S_ISGID
+		const ignored = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
-		made, err := dir.Mkdir(u, name, mode&^special)
+		made, err := dir.Mkdir(u, name, mode&^ignored)
 		if err != nil {
 			return nil, err
 		}
 		// mkdir(2) ignores setuid and setgid, but the directory may have
 		// inherited setgid.
-		if mode&special != 0 {
-			if err := made.Chmod(u, mode&special|made.Attr.Mode&0o7777); err != nil {
+		if mode&ignored != 0 {
+			if err := made.Chmod(u, mode&ignored|made.Attr.Mode&0o7777); err != nil {
 				return made, err
 			}
 		}

@@ -2,7 +2,7 @@ package state
 
 // Check checks the stateid of a READ, WRITE or the like, of an open or of a lock
 // owner, and returns the open's descriptor for access: one member of Access, or
-// Both, which gives the one for writing. The descriptor has one user more, which the
+// Both, which gives the one for writing; with 0 any open will do. The descriptor has one user more, which the
 // caller ends with Release. It is nil if Open got none.
 func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Descriptor, Error) {
 	s.mu.Lock()
@@ -24,7 +24,7 @@ func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Descript
 		return nil, ErrOpenMode
 	}
 	h := o.descriptors[0]
-	if access&Write != 0 {
+	if access&Write != 0 || access == 0 && h == nil {
 		h = o.descriptors[1]
 	}
 	if h != nil {

@@ -2,6 +2,7 @@ package nfstest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -255,6 +256,17 @@ func testManyACEs(e *env) {
 			e.isACL(file, modeACL(6, 4, 4), nil)
 		default:
 			e.Errorf("%d entries: %v", n, status)
+		}
+	}
+	for _, n := range []int{60, 100, 300, 400} {
+		dir := e.mkdir(e.dir, fmt.Sprint("dir", n))
+		switch status := e.setacl(dir, nfs3.ACLAccess|nfs3.ACLDefault, many(n), many(n)); status {
+		case nfs3.OK:
+			e.isACL(dir, many(n), many(n))
+		case nfs3.ErrNoSpc: // also of a disk that has room for one of them
+			e.isACL(dir, modeACL(7, 5, 5), nil)
+		default:
+			e.Errorf("%d entries twice: %v", n, status)
 		}
 	}
 }

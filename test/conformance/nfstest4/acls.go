@@ -20,6 +20,7 @@ var aclTests = []test{
 	{"rights", testACLRights},
 	{"owners", testACLOwners},
 	{"with a mode", testACLAndMode},
+	{"in one COMPOUND", testACLInCompound},
 	{"of what is made", testACLsOfNew},
 	{"inherited", testACLsInherited},
 	{"verify", testVerifyACL},
@@ -292,17 +293,52 @@ func testACLOwners(e *env) {
 	})
 }
 
-// Section 6.4.1.3: the mode is set first, and of the ACL's permissions none is left of it.
+// Section 6.4.1.3: of a mode beside an ACL only setuid, setgid and the sticky bit count.
 func testACLAndMode(e *env) {
 	e.needACLs()
 	fh := e.file("f", "")
-	s := acl(allow("OWNER@", aceRW), allow("5", aceR))
-	s.Mask.Set(nfs4.AttrMode)
-	s.Mode = 0o4777
+	withMode := func(m uint32, aces ...nfs4.ACE) nfs4.Sattr {
+		s := acl(aces...)
+		s.Mask.Set(nfs4.AttrMode)
+		s.Mode = m
+		return s
+	}
+	s := withMode(0o4777, allow("OWNER@", aceRW), allow("5", aceR))
 	r := get[nfs4.SetattrRes](e, e.ok(putfh(fh), setattr(nfs4.Stateid{}, s)))
 	if a := e.attr([]op{putfh(fh)}, nfs4.AttrMode); a.Mode != 0o4640 || r.AttrSet != s.Mask {
 		e.Errorf("mode %o, set %x", a.Mode, r.AttrSet)
 	}
+	var many []nfs4.ACE // which some disks have no room for
+	for i := range 1000 {
+		many = append(many, allow(fmt.Sprint(1000+i), aceR))
+	}
+	s = withMode(0o777, many...)
+	if r := e.do(putfh(fh), setattr(nfs4.Stateid{}, s)); r.status != nfs4.OK {
+		if a := e.attr([]op{putfh(fh)}, nfs4.AttrMode); a.Mode != 0o4640 {
+			e.Errorf("mode %o after %v", a.Mode, r.status)
+		}
+	}
+}
+
+// What an operation sets, those that follow it in the COMPOUND see.
+func testACLInCompound(e *env) {
+	e.needACLs()
+	fh := e.file("f", "")
+	e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(0o644)))
+	set := []nfs4.ACE{allow("OWNER@", aceRWX), allow("GROUP@", aceR), allow("EVERYONE@", aceNo)}
+	r := e.ok(putfh(fh), setACL(set...), getattrs(nfs4.AttrACL, nfs4.AttrMode))
+	if a := get[nfs4.GetattrRes](e, r).Attr; a.Mode != 0o740 || showACEs(a.ACL) != showACEs(e.attr([]op{putfh(fh)}, nfs4.AttrACL).ACL) {
+		e.Errorf("mode %o, %s", a.Mode, showACEs(a.ACL))
+	}
+	e.asOther(func(other *client) {
+		e.ok(putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner), Owner: []byte("1000")}))
+		for _, tt := range []struct{ mode, may uint32 }{{0, 0}, {0o400, nfs4.AccessRead}} {
+			r := other.ok(putfh(fh), access(nfs4.AccessRead), setattr(nfs4.Stateid{}, mode(tt.mode)), access(nfs4.AccessRead))
+			if got := get[nfs4.AccessRes](e, r).Access; got != tt.may {
+				e.Errorf("ACCESS after the mode %o: %#x", tt.mode, got)
+			}
+		}
+	})
 }
 
 // Section 6.4.3: what is made with an ACL has that, and not its directory's.
@@ -352,6 +388,13 @@ func testACLsInherited(e *env) {
 				t.Errorf("mode %o with umask 77", m)
 			}
 		})
+	}
+	c.ok(putfh(dir), setACL(allow("OWNER@", full), inherits(allow("OWNER@", full), 0), inherits(allow("5", aceRX), 0)))
+	for n, how := range waysToMake()[:3] { // setgid does not make it more than the directory gives
+		r := c.ok(append(how.ops(c, dir, fmt.Sprint("g", n), mode(0o2770)), getattrs(nfs4.AttrMode))...)
+		if m := get[nfs4.GetattrRes](c, r).Attr.Mode & 0o777; m != 0o750 {
+			e.Errorf("%s: mode %o", how.name, m)
+		}
 	}
 	c.ok(putfh(dir), setACL(allow("OWNER@", full), inherits(allow("EVERYONE@", aceRX), 0))) // both
 	if a := c.attr([]op{putfh(dir)}, nfs4.AttrMode); a.Mode != 0o755 {

@@ -154,6 +154,10 @@ func testSeek(e *env) {
 		c.refused([]op{putfh(fh), seek(id, offset, nfs4.ContentData)}, nfs4.ErrNXIO)
 	}
 	c.refused([]op{putfh(fh), seek(id, 0, 2)}, nfs4.ErrUnionNotSupp)
+	_, toWrite := c.open(e.dir, opening{name: "f", access: nfs4.ShareAccessWrite, owner: "writer"}) // lseek(2) takes it
+	if r := get[nfs4.SeekRes](e, c.ok(putfh(fh), seek(toWrite, 0, nfs4.ContentHole))); r.Offset != piece || r.EOF {
+		e.Errorf("SEEK by an open for writing: %d, eof %v", r.Offset, r.EOF)
+	}
 	c.refused([]op{putfh(e.dir), seek(nfs4.Stateid{}, 0, nfs4.ContentData)}, nfs4.ErrIsDir, nfs4.ErrInval)
 	c.refused([]op{seek(id, 0, nfs4.ContentData)}, nfs4.ErrNoFileHandle)
 }
