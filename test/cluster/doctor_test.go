@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ func (p *podnas) doctor() ([]doctor.Result, int) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		p.t.Fatalf("%v in %q; %s", err, out, errs)
 	}
-	return report.Checks, code
+	// How full this machine's disk is, is not podnas's.
+	return slices.DeleteFunc(report.Checks, func(r doctor.Result) bool { return r.Check == "space" }), code
 }
 
 // found tells whether a result is among others.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/test/docs"
 )
 
@@ -76,8 +77,11 @@ func TestMigrating(t *testing.T) {
 	if err != nil || adopted.Spec.NFS == nil || adopted.Spec.NFS.Path != "/exports/documents" {
 		t.Errorf("the adopted volume is %v, %v", adopted, err)
 	}
-	if out, err := exec.Command(cluster.podnas, "doctor", "--root="+p.root).CombinedOutput(); err != nil {
-		t.Errorf("the doctor says, after all: %v\n%s", err, out)
+	results, _ := p.doctor()
+	for _, r := range results {
+		if r.Status != doctor.OK {
+			t.Errorf("the doctor says, after all: %+v", r)
+		}
 	}
 
 	// And the claim is one like any other: its volume goes with it.
