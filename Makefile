@@ -110,6 +110,10 @@ vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root); 
 chaos: ## faults drawn from a seed under two nodes, for CHAOS=1h (root); SEED=N draws the same again; RUN=TestFailovers for failovers
 	CHAOS='$(or $(CHAOS),1h)' SEED='$(SEED)' NFS=4.2 ENGINE=native RUN='^$(or $(RUN),TestChaos)$$' test/vm/run.sh
 
+.PHONY: nfstest
+nfstest: ## NFStest's tests of locks and of POSIX by the kernel's client, in 10 minutes (root); PROGRAMS='nfstest_xattr ...'
+	test/vm/nfstest.sh $(PROGRAMS)
+
 # With priority: what is measured is how long victims wait for the server, not for the linters beside it.
 .PHONY: attack
 attack: ## a hostile client before a server in a box (root), in minutes; ATTACKTIME=1h for longer
