@@ -146,6 +146,11 @@ func (t *sessions) leaseOver(c *Client) bool {
 	return c.busy == 0 && now.Sub(c.seen) > lease && now.Sub(t.cfg.Answering()) > lease
 }
 
+// late reports whether a client should have renewed its lease by now: Linux does so after two thirds of it.
+func (t *sessions) late(c *Client) bool {
+	return c.busy == 0 && t.cfg.Now().Sub(c.seen) > c.lease*3/4
+}
+
 // renewed renews the client's lease.
 func (t *sessions) renewed(c *Client, now time.Time) {
 	t.notSilent(c)

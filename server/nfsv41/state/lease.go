@@ -93,11 +93,12 @@ func (s *State) expireWaitersLocked(f *file, number uint64, now time.Time) (last
 }
 
 // takeFromSilentLocked dismisses clients whose lease is over and that have a lock that w
-// waits for, as long as w does: dismissLocked lets go of mu, and w can be of such a client.
+// waits for, as long as w does: dismissLocked lets go of mu, and w can be of such a client. A waiter that is late itself takes
+// nothing: the network may be away for both.
 //
 // +checklocks:s.mu
 func (s *State) takeFromSilentLocked(w *waiter) {
-	for s.locks.waiters[w.key()] == w {
+	for s.locks.waiters[w.key()] == w && !s.sessions.late(w.open.client) {
 		in := s.locks.conflict(w.open.file, w.open.client, w.owner, w.lockRange)
 		if !in.silent || s.dismissLocked(in.holder.open.client, ClientRevoked) != OK {
 			return

@@ -286,6 +286,32 @@ func TestWaiterGetsLockOfSilentClient(t *testing.T) {
 	w.want(e, state.OK)
 }
 
+// Where the network is away for both, nobody loses a lock to who only waits.
+func TestSilentWaiterTakesNothing(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	a, b := w.ready("a", 1), w.ready("b", 1)
+	_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
+	w.want(e, state.OK)
+	idb := b.mustOpen("x", 1)
+	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
+	w.want(e, state.ErrDenied)
+	for range 40 {
+		w.pass(lease / 30)
+		w.Expire()
+		w.ok()
+	}
+	_, e = a.renew()
+	w.want(e, state.OK)
+	_, e = b.renew()
+	w.want(e, state.OK)
+	w.Expire()
+	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
+	w.want(e, state.ErrDenied)
+	if n := w.saw(state.ClientRevoked); n > 0 {
+		t.Errorf("%d clients have lost what they had", n)
+	}
+}
+
 // Courtesy has an end.
 func TestCourtesyEnds(t *testing.T) {
 	w := newWorld(t, state.Limits{})
