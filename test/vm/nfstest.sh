@@ -101,7 +101,7 @@ status=0
 for program; do
 	wanted=${TESTS:-${tests[$program]:-}}
 	began=$SECONDS
-	"$root/usr/bin/python3.11" "$root/usr/bin/$program" --server 127.0.0.1 --export "/${volume##*/}" --nfsversion "$nfs" --interface lo --notty \
+	"$root/usr/bin/python3.11" "$root/usr/bin/$program" --server 127.0.0.1 --export "/${volume##*/}" --nfsversion "$nfs" --interface lo --client-ipaddr 127.0.0.1 --notty \
 		--mtpoint /mnt/nfstest --tmpdir /run/nfstest ${wanted:+--runtest "$wanted"} >/run/nfstest.log 2>&1 || true
 	result=$(grep -E '^[0-9]+ tests \(' /run/nfstest.log | tail -n 1) || true
 	failed=$(sed -nE 's/.*, ([0-9]+) failed.*/\1/p' <<<"$result")
