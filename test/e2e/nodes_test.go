@@ -96,7 +96,8 @@ func TestNodeDies(t *testing.T) {
 }
 
 // TestTakesOver: two podnas on two nodes with one disk (deploy/overlays/ha). The node of the active one is killed, and nobody does
-// anything; then the API server is away for a while, and then all is replaced.
+// anything; then the clients are cut off, the active one is cut off from the API server, the API server is away for a while, and all
+// is replaced.
 func TestTakesOver(t *testing.T) {
 	if !several() {
 		t.Skip("run.sh starts three nodes for it")
@@ -121,20 +122,19 @@ func TestTakesOver(t *testing.T) {
 	if err := first.waitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 4*time.Minute, "there are two podnas again", func() bool {
-		_, err := tryKubectl(t, "-n", "podnas", "wait", "--for=condition=Ready", "pod/podnas-0", "pod/podnas-1", "--timeout=5s")
-		return err == nil
-	})
+	standsBy(t, was, died)
 
 	second, is := activeOn(t)
 	if second == first || is == was {
 		t.Errorf("%s on %s is active, as before", is, second.name)
 	}
+	l.clientsCut(t, second, is)
+	third, is := l.apiCut(t, second, is)
 	if err := cluster.plane.RestartAPIServer(t.Context(), 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	l.goOn(t)
-	if n, name := activeOn(t); n != second || name != is {
+	if n, name := activeOn(t); n != third || name != is {
 		t.Errorf("while the API server was away the disk went from %s to %s", is, name)
 	}
 
@@ -142,15 +142,72 @@ func TestTakesOver(t *testing.T) {
 	kubectl(t, "-n", "podnas", "rollout", "restart", "statefulset/podnas")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	l.goOn(t)
-	longest := report.Call{What: "none"}
-	for _, c := range l.calls(t) {
-		if c.Began.After(began) && c.Took > longest.Took {
-			longest = c
-		}
-	}
-	progress("kubectl rollout restart of both: the longest call (%s) took %.1f s", longest.What, longest.Took.Seconds())
+	l.longestSince(t, "kubectl rollout restart of both", began)
 	l.stop(t)
 	uninstall(t)
+}
+
+// clientsCut cuts the node of the lockers off from the active podnas alone. Nobody takes over. It is short: TCP tries again when the
+// cut has lasted twice as long, and after a lease the first locker that is back gets what the other has locked.
+func (l lockers) clientsCut(t *testing.T, active *node, pod string) {
+	t.Helper()
+	between := []string{"from", cluster.nodes[2].address(), "to", active.pods()}
+	rule(t, append([]string{"add", "blackhole"}, between...)...)
+	time.Sleep(5 * time.Second)
+	rule(t, append([]string{"del", "blackhole"}, between...)...)
+	back := time.Now()
+	l.goOn(t)
+	l.firstAfter(t, "the end of a cut between clients and podnas", back)
+	if n, name := activeOn(t); n != active || name != pod {
+		t.Errorf("while the clients were cut off the disk went from %s to %s", pod, name)
+	}
+}
+
+// rule changes the rules by which this machine takes packets from one node to another.
+func rule(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", append([]string{"rule"}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip rule %q: %v\n%s", args, err, out)
+	}
+}
+
+// cutterPod cuts its node off from the API server alone for a while.
+const cutterPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cutter"}, "spec": {
+	"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "hostNetwork": true, "nodeName": %q, "tolerations": [{"operator": "Exists"}],
+	"containers": [{"name": "cutter", "image": "busybox:stable", "imagePullPolicy": "IfNotPresent", "securityContext": {"privileged": true},
+		"command": ["sh", "-ec", "sleep 3; ip route add blackhole %[2]s; sleep 25; ip route del blackhole %[2]s"]}]}}`
+
+// apiCut cuts the active podnas's node off from the API server, and from nothing else. The standby, which the API server
+// answers, takes over, and the one before becomes a standby when it has the API server again.
+func (l lockers) apiCut(t *testing.T, active *node, was string) (next *node, is string) {
+	t.Helper()
+	apply(t, fmt.Sprintf(cutterPod, active.name, hostAddress))
+	kubectl(t, "wait", "--for=condition=Ready", "pod/cutter", "--timeout=60s")
+	cut := time.Now().Add(3 * time.Second)
+	eventually(t, time.Minute, "the other one is active", func() bool {
+		next, is = activeOn(t)
+		return next != nil && next != active
+	})
+	progress("from a cut between podnas and the API server to the label of the other podnas: %.1f s", time.Since(cut).Seconds())
+	l.goOn(t)
+	l.longestSince(t, "the cut between podnas and the API server", cut)
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/cutter", "--timeout=120s")
+	kubectl(t, "delete", "pod", "cutter", "--timeout=60s")
+	standsBy(t, was, cut)
+	return next, is
+}
+
+// standsBy waits until a pod is ready whose podnas has begun after a time: that of a dead node is ready for a while.
+func standsBy(t *testing.T, pod string, since time.Time) {
+	t.Helper()
+	eventually(t, 4*time.Minute, pod+" is a standby", func() bool {
+		p, err := cluster.client.CoreV1().Pods("podnas").Get(t.Context(), pod, metav1.GetOptions{})
+		if err != nil || len(p.Status.ContainerStatuses) == 0 {
+			return false
+		}
+		c := p.Status.ContainerStatuses[0]
+		return c.Ready && c.State.Running != nil && c.State.Running.StartedAt.After(since)
+	})
 }
 
 // activeOn is the node and the pod that the Service leads to, nil if it leads to none or two.
@@ -215,6 +272,18 @@ func (l lockers) firstAfter(t *testing.T, what string, since time.Time) {
 	for _, call := range slices.Sorted(maps.Keys(first)) {
 		progress("from %s to the first %q: %.1f s", what, call, first[call].Seconds())
 	}
+}
+
+// longestSince prints which call took longest of those that began after a time.
+func (l lockers) longestSince(t *testing.T, what string, since time.Time) {
+	t.Helper()
+	longest := report.Call{What: "none"}
+	for _, c := range l.calls(t) {
+		if c.Began.After(since) && c.Took > longest.Took {
+			longest = c
+		}
+	}
+	progress("%s: the longest call (%s) took %.1f s", what, longest.What, longest.Took.Seconds())
 }
 
 // startSAN boots the storage machine.

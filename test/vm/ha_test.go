@@ -220,6 +220,8 @@ func TestHA(t *testing.T) {
 	step(t, "ProcessKilled", func(t *testing.T) { p.processKilled(t, load) })
 	step(t, "StandbyStopped", func(t *testing.T) { p.standbyStopped(t, load) })
 	step(t, "StorageCutForTheActive", func(t *testing.T) { p.storageCut(t, load) })
+	step(t, "AllCutForTheActive", func(t *testing.T) { p.allCut(t, load) })
+	step(t, "ClientsCutFor20s", func(t *testing.T) { p.clientsCut(t, load) })
 	step(t, "TargetAwayFor15s", func(t *testing.T) { p.targetAway(t, load) })
 	step(t, "BothKilled", func(t *testing.T) { p.bothKilled(t, load) })
 	step(t, "Larger", func(t *testing.T) { p.larger(t, load) })
@@ -455,6 +457,39 @@ func (p *pair) storageCut(t *testing.T, load *moveLoad) {
 	}
 	reader.none(false)
 	p.reboot(active)
+}
+
+// allCut cuts the active node off from all others, storage and clients, and lets it come back when the other has served for a
+// while.
+func (p *pair) allCut(t *testing.T, load *moveLoad) {
+	active, _ := p.roles(nil)
+	reader := newReader(t, active, load.pvs["3"])
+	active.cut()
+	cut := time.Now()
+	p.roles(active)
+	load.tell(t, cut, map[string]time.Time{"the cut": cut})
+	load.check(t, cut)
+	reader.none(true)
+	active.up()
+	active.waitEnded(100 * time.Second)
+	if n := reader.count(); n > 0 {
+		t.Errorf("%d answers from a podnas that was cut off from all", n)
+	}
+	reader.none(false)
+	p.reboot(active)
+}
+
+// clientsCut cuts the clients off from the service for longer than their lease. The two podnas know nothing of it, so nobody
+// takes over, and the clients keep what they have locked.
+func (p *pair) clientsCut(t *testing.T, load *moveLoad) {
+	active, _ := p.roles(nil)
+	leads(t, nil)
+	cut := time.Now()
+	time.Sleep(20 * time.Second)
+	leads(t, active)
+	back := time.Now()
+	load.tell(t, back, map[string]time.Time{"the cut": cut, "its end": back})
+	p.unchanged(t, load, active)
 }
 
 // targetAway stops the target for both: nobody can know anything of the other, so nobody takes over.
