@@ -69,7 +69,7 @@ func (a *App) openImage(ctx context.Context) error {
 func (a *App) openVolumes(context.Context) (err error) {
 	a.exports.ByIndex, a.exports.IndexMax = a.engine.ByIndex, a.IndexMemory<<20
 	a.exports.Only, a.exports.Modes = a.engine.Only(), a.below(volume.ModesDir)
-	a.exports.GivesRoom = func() bool { return a.store.GivesRoom() } // no client is served before there is one
+	a.exports.GivesRoom = func(id uint64, bytes int64) bool { return a.store.GivesRoom(id, bytes) } // no client is served before there is one
 	a.exports.KeepMarks(a.below(volume.UsageDir))
 	a.exports.Indexes.Keep(a.below(volume.IndexDir))
 	form, earlier, err := locate.Forms(a.exports.ByIndex, a.Root, a.below(volume.RemovedDir))

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func newFilling(t *testing.T, root string, change func(*volume.Config, *volume.S
 	var nfs *server.Server
 	e := exporter{Table: table, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Limits: limits, Log: log, NFS: func() *server.Server { return nfs }}
 	f := &filling{T: t, root: root}
-	table.GivesRoom = func() bool { return f.store.GivesRoom() }
+	table.GivesRoom = func(id uint64, bytes int64) bool { return f.store.GivesRoom(id, bytes) }
 	cfg := volume.Config{Root: root, Exports: e, Snapshots: e, Quota: limits, Counter: e.Counter(), Log: log, Now: func() time.Time {
 		return time.Now().Add(time.Duration(hours.Add(1)) * time.Hour)
 	}}
@@ -146,23 +147,7 @@ func TestRoomOfSnapshots(t *testing.T) {
 		f.keep()
 		const rounds = 10
 		for round := range rounds {
-			before, _ := f.newest()
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-				// Its record is touched, so that the schedules are looked at; while room is made, none is taken.
-				if _, err := f.store.SetSchedule(t.Context(), "v", volume.Schedule{Hourly: 100}); err != nil {
-					t.Fatal(err)
-				}
-				if now, _ := f.newest(); now.After(before) {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("in round %d no snapshot was taken: %+v", round, f.store.Schedules())
-				}
-			}
-			if status := f.write(byte('b' + round)); status != nfs3.OK {
-				space, _ := f.store.Space()
-				t.Fatalf("in round %d: %v, with %d MiB free", round, status, space.Free>>20)
-			}
+			f.changed(byte('b' + round))
 		}
 		given, all := f.store.Given(0)
 		_, names := f.newest()
@@ -190,6 +175,135 @@ func TestRoomOfSnapshots(t *testing.T) {
 		}
 		if status := f.write('y'); status != nfs3.ErrNoSpc {
 			t.Errorf("with nothing to give: %v", status)
+		}
+	})
+}
+
+// changed writes the file anew between two scheduled snapshots, so that they hold room.
+func (f *filling) changed(letter byte) {
+	f.Helper()
+	before, _ := f.newest()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := f.store.SetSchedule(f.Context(), "v", volume.Schedule{Hourly: 100}); err != nil {
+			f.Fatal(err)
+		}
+		if now, _ := f.newest(); now.After(before) { // while room is made, none is taken
+			break
+		}
+		if time.Now().After(deadline) {
+			f.Fatalf("no snapshot was taken: %+v", f.store.Schedules())
+		}
+	}
+	if status := f.write(letter); status != nfs3.OK {
+		space, _ := f.store.Space()
+		f.Fatalf("%v, with %d MiB free", status, space.Free>>20)
+	}
+}
+
+// What is asked for at once gets the room that scheduled snapshots hold. For what can't be had they stay.
+func TestMuchRoomOfSnapshots(t *testing.T) {
+	testdisk.XFS(t, func(t *testing.T, root string) {
+		f := newFilling(t, root, func(_ *volume.Config, s *volume.Spec) { s.Schedule = volume.Schedule{Hourly: 100} })
+		other, err := f.store.Create(t.Context(), volume.Spec{Name: "other", Size: 300 << 20})
+		mustDo(t, err)
+		v, err := f.store.Get("v")
+		mustDo(t, err)
+		if status := f.write('a'); status != nfs3.OK {
+			t.Fatal(status)
+		}
+		f.keep()
+		f.changed('b')
+		f.changed('c')
+		space, err := f.store.Space()
+		mustDo(t, err)
+		need := space.Free + 64<<20
+		for _, tt := range []struct {
+			what   string
+			volume uint64
+			bytes  int64
+		}{
+			{"more than the disk has", other.ID, space.Size + 1},
+			{"more than snapshots hold", other.ID, space.Free + 299<<20},
+			{"more than the volume may have", v.ID, need},
+			{"what there is", other.ID, space.Free / 2},
+		} {
+			if f.store.GivesRoom(tt.volume, tt.bytes) {
+				t.Errorf("room is made for %s", tt.what)
+			}
+		}
+		if _, all := f.store.Given(0); all != 0 {
+			t.Fatalf("%d snapshots were deleted", all)
+		}
+		waits := 0
+		for deadline := time.Now().Add(30 * time.Second); f.store.GivesRoom(other.ID, need); time.Sleep(20 * time.Millisecond) {
+			waits++
+			if time.Now().After(deadline) {
+				t.Fatal("it takes too long")
+			}
+		}
+		if space, err = f.store.Space(); err != nil || space.Free < need || waits == 0 {
+			t.Errorf("%d MiB are free, %d are needed; asked %d times; %v", space.Free>>20, need>>20, waits, err)
+		}
+	})
+}
+
+// A disk without free inodes is full, too.
+func TestInodesOfSnapshots(t *testing.T) {
+	testdisk.Small(t, func(t *testing.T, root string) {
+		if !exports.HasClones(root) {
+			t.Skip("the file system shares no blocks")
+		}
+		const files = 1200
+		f := newFilling(t, root, func(_ *volume.Config, s *volume.Spec) {
+			s.Size, s.BytesPerInode, s.Schedule = 100<<20, 16<<10, volume.Schedule{Hourly: 100}
+		})
+		space, err := f.store.Space()
+		mustDo(t, err)
+		if space.Inodes > 8*files {
+			t.Fatalf("the disk has %d inodes", space.Inodes)
+		}
+		mounted, err := f.client.Mount(t.Context(), "/v")
+		mustDo(t, err)
+		create := func(name string) {
+			t.Helper()
+			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				made, err := f.client.Create(t.Context(), nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: mounted.Handle, Name: []byte(name)}})
+				mustDo(t, err)
+				if made.Status == nfs3.OK {
+					return
+				}
+				if made.Status != nfs3.ErrJukebox || time.Now().After(deadline) {
+					space, _ := f.store.Space()
+					t.Fatalf("%s: %v, with %d inodes free", name, made.Status, space.InodesFree)
+				}
+				f.waits++
+			}
+		}
+		f.keep()
+		for round := range 6 { // each has files of its own, which the snapshots keep
+			for n := range files {
+				create(fmt.Sprintf("%d-%d", round, n))
+			}
+			before, _ := f.newest()
+			for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				if _, err := f.store.SetSchedule(t.Context(), "v", volume.Schedule{Hourly: 100}); err != nil {
+					t.Fatal(err)
+				}
+				if now, _ := f.newest(); now.After(before) { // while room is made, none is taken
+					break
+				}
+			}
+			for n := range files {
+				res, err := f.client.Remove(t.Context(), mounted.Handle, fmt.Sprintf("%d-%d", round, n))
+				if err != nil || res.Status != nfs3.OK {
+					t.Fatal(res.Status, err)
+				}
+			}
+		}
+		if _, all := f.store.Given(0); all == 0 {
+			t.Error("no snapshot was deleted for room")
+		} else {
+			t.Logf("%d snapshots were deleted for inodes, calls were put off %d times", all, f.waits)
 		}
 	})
 }

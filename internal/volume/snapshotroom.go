@@ -69,11 +69,7 @@ func (s *Store) findRoom(t *taking) error {
 		return err
 	}
 	if len(t.kinds) > 0 {
-		if least := space.leastFree(); space.Free < least {
-			return fmt.Errorf("%s of the disk's %s are free: below %s, podnas takes no snapshots by itself, and deletes the oldest ones that it has taken",
-				FormatSize(space.Free), FormatSize(space.Size), FormatSize(least))
-		}
-		return nil
+		return space.enough()
 	}
 	u, err := s.Usage(t.volume.Name)
 	if err != nil {

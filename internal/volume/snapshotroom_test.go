@@ -128,7 +128,7 @@ func TestOldestScheduled(t *testing.T) {
 	if wait := s.giveRoom(t.Context()); wait < roomLookNear || wait > roomLook || len(s.oldestScheduled()) != 3 {
 		t.Errorf("with room: looks again in %s, and there are %d", wait, len(s.oldestScheduled()))
 	}
-	if s.GivesRoom() {
+	if s.GivesRoom(0, 0) {
 		t.Error("a disk with room is said to be full")
 	}
 	if !s.hasRoomToGive() {

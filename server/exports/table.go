@@ -62,8 +62,11 @@ type Volume struct {
 }
 
 // GivesRoom reports whether the disk is full, but will not be for long.
-func (v *Volume) GivesRoom() bool {
-	return v.table != nil && v.table.GivesRoom != nil && v.table.GivesRoom()
+func (v *Volume) GivesRoom() bool { return v.GivesRoomFor(0) }
+
+// GivesRoomFor is GivesRoom for a call that takes so many bytes at once.
+func (v *Volume) GivesRoomFor(bytes int64) bool {
+	return v.table != nil && v.table.GivesRoom != nil && v.table.GivesRoom(v.ID, bytes)
 }
 
 // Closed returns a channel that is closed when the export has ended and its last call has
@@ -164,9 +167,9 @@ type Table struct {
 	// If it is empty, none is changed. It must be set before inode.NewOpener.
 	Modes string
 
-	// GivesRoom reports whether the disk is full, but will not be for long. nil: it is as it is. It must be set before a volume is
-	// added.
-	GivesRoom func() bool
+	// GivesRoom reports whether the disk is full, but will not be for long, for a call in a volume that takes so many bytes, 0 if that are
+	// few. nil: it is as it is. It must be set before a volume is added.
+	GivesRoom func(volume uint64, bytes int64) bool
 	// Scans limits concurrent counts of volumes; nil: to a few. It must be set before a volume is added.
 	Scans chan struct{}
 	// Indexes has what the indexes of all volumes share.

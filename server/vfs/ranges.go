@@ -72,7 +72,7 @@ func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
 			return err
 		}
 		if room, err := f.Volume.Statfs(); err == nil && uint64(length) > room.Free+attr.Used {
-			if f.Volume.GivesRoom() {
+			if f.Volume.GivesRoomFor(length - int64(attr.Used)) {
 				return syscall.EAGAIN
 			}
 			return syscall.ENOSPC

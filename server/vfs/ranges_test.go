@@ -2,8 +2,10 @@ package vfs_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,5 +49,31 @@ func TestCopyIsShort(t *testing.T) {
 				t.Errorf("the copy, of %d bytes, is not what it was made of", len(got))
 			}
 		})
+	}
+}
+
+// An ALLOCATE for which there is too little room tells how much it needs, and is to be tried again if the disk gives that.
+func TestAllocateAsksForRoom(t *testing.T) {
+	var asked []int64
+	gives := false
+	w := newWorld(t)
+	w.table.GivesRoom = func(volume uint64, bytes int64) bool {
+		if volume == 1 {
+			asked = append(asked, bytes)
+		}
+		return gives
+	}
+	mustDo(t, os.WriteFile(filepath.Join(w.dir, "file"), nil, 0o644))
+	const much = 1 << 60
+	for _, tt := range []struct {
+		gives bool
+		want  error
+	}{{true, syscall.EAGAIN}, {false, syscall.ENOSPC}} {
+		asked, gives = nil, tt.gives
+		c := w.call(0)
+		err := c.Allocate(w.open(c, inode.UseWrite, "file"), 0, much)
+		if !errors.Is(err, tt.want) || len(asked) != 1 || asked[0] != much {
+			t.Errorf("the disk gives room: %v: %v, asked for %v", tt.gives, err, asked)
+		}
 	}
 }
