@@ -112,10 +112,6 @@ func (v *Volume) SettleDue(now time.Time) {
 	})
 }
 
-// Await waits until the volume is counted, if an error of a change is EAGAIN because its free space is
-// not known yet. It returns false if the error is another, or the export ends.
-func (v *Volume) Await(err error) bool { return v.Account != nil && v.Account.Await(err, v.ending) }
-
 // KeepMarks keeps the usage of volumes in a directory from one start to the next, in a
 // file per volume. Call it before adding volumes. The directory is created when it is
 // needed.

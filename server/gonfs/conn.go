@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -65,10 +66,12 @@ type listener struct {
 	// +checklocks:mu
 	down bool           // no more calls are read
 	open sync.WaitGroup // conns
+	// stopping is closed with down.
+	stopping chan struct{}
 }
 
-// Accept waits for a client.
-func (l *listener) Accept() (net.Conn, error) {
+// Accept waits for a client. It shadows that of net.Listener.
+func (l *listener) Accept() (*conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
@@ -154,6 +157,9 @@ func (l *listener) shutdown() {
 	_ = l.Close() // it may be closed already
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.down {
+		close(l.stopping)
+	}
 	l.down = true
 	for c := range l.conns {
 		// A connection that is closed already needs none.
@@ -213,6 +219,44 @@ type conn struct {
 
 	activity oncrpc.Activity
 	since    time.Time // of the activity
+}
+
+// gone reports whether nobody waits for the answer to a call any more: the client has closed its connection, or the server ends. Then it
+// closes the connection, so that the client sends the call again.
+func (c *conn) gone() bool {
+	select {
+	case <-c.ended:
+		return true
+	case <-c.listener.stopping:
+	default:
+		if !c.closedByClient() {
+			return false
+		}
+	}
+	_ = c.Close() // there is no answer to write
+	return true
+}
+
+// tcpEstablished is TCP_ESTABLISHED of the kernel's tcp_states.h.
+const tcpEstablished = 1
+
+// closedByClient looks at the state of the TCP connection: a read would have to read the calls that are before the end.
+func (c *conn) closedByClient() bool {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := false
+	err = raw.Control(func(fd uintptr) {
+		// tcp_info begins with the state, and the kernel gives as much of it as there is room for, tcp(7).
+		info, err := syscall.GetsockoptInet4Addr(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
+		closed = err == nil && info[0] != tcpEstablished
+	})
+	return closed || err != nil
 }
 
 // Activity returns what the connection does, and since when.

@@ -26,6 +26,7 @@ package gonfs
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -77,6 +78,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	guarded := &listener{
 		Listener: l, log: e.log, beats: e.beats, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
 		peers: oncrpc.NewPeers(), budget: oncrpc.NewBudget(), full: rate.Sometimes{Interval: 10 * time.Second},
+		stopping: make(chan struct{}),
 	}
 	go guarded.hurry(ctx)
 	closed := make(chan struct{})
@@ -84,9 +86,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 		guarded.shutdown()
 		close(closed)
 	})
-	// The library's own context must outlive ctx: it drops replies when it ends.
-	server := &nfs.Server{Handler: e.handler, Context: context.WithoutCancel(ctx)}
-	err := server.Serve(guarded)
+	err := e.accept(ctx, guarded)
 	if !stop() {
 		<-closed // Accept fails before Close has closed the socket, and until then no other server can listen there
 	}
@@ -99,7 +99,48 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler implements nfs.Handler and nfs.CachingHandler for the library.
+// accept has the library serve connections until the listener is closed. Each has a server of the library's, because its handlers do
+// not get the connection.
+func (e *Engine) accept(ctx context.Context, l *listener) error {
+	var id [8]byte // the write verifier
+	_, _ = rand.Read(id[:])
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		// The library's own context must outlive ctx: it drops replies when it ends.
+		server := &nfs.Server{Handler: &connHandler{e.handler, c}, ID: id, Context: context.WithoutCancel(ctx)}
+		_ = server.Serve(&single{Listener: l.Listener, conn: c}) // returns at once: single is closed after one connection
+	}
+}
+
+// single is a listener that accepts one connection.
+type single struct {
+	net.Listener // its address alone
+	conn         *conn
+}
+
+// Accept returns the connection, and then says that the listener is closed.
+func (s *single) Accept() (net.Conn, error) {
+	c := s.conn
+	if c == nil {
+		return nil, net.ErrClosed
+	}
+	s.conn = nil
+	return c, nil
+}
+
+// Close does nothing.
+func (s *single) Close() error { return nil }
+
+// connHandler implements nfs.Handler and nfs.CachingHandler for the library, for one connection.
+type connHandler struct {
+	*handler
+	conn *conn
+}
+
+// handler is what the connections share.
 type handler struct {
 	table  *exports.Table
 	key    *locate.Key
@@ -108,12 +149,12 @@ type handler struct {
 }
 
 // filesystem returns the library's view of a volume.
-func (h *handler) filesystem(v *exports.Volume) *filesystem {
-	return &filesystem{id: v.ID, opener: h.opener, volume: v}
+func (h *connHandler) filesystem(v *exports.Volume) *filesystem {
+	return &filesystem{id: v.ID, opener: h.opener, volume: v, conn: h.conn}
 }
 
 // Mount answers MNT, RFC 1813 section 5.2.1.
-func (h *handler) Mount(_ context.Context, client net.Conn, req nfs.MountRequest) (nfs.MountStatus, billy.Filesystem, []nfs.AuthFlavor) {
+func (h *connHandler) Mount(_ context.Context, client net.Conn, req nfs.MountRequest) (nfs.MountStatus, billy.Filesystem, []nfs.AuthFlavor) {
 	v, ok := h.table.ByPath(string(req.Dirpath))
 	switch {
 	case !ok:
@@ -191,7 +232,7 @@ func (h *handler) ToHandle(fs billy.Filesystem, path []string) (handle []byte) {
 }
 
 // FromHandle finds the file of a handle. Every error becomes NFS3ERR_STALE.
-func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) {
+func (h *connHandler) FromHandle(handle []byte) (billy.Filesystem, []string, error) {
 	id, file, err := h.key.Parse(handle)
 	if err != nil {
 		return nil, nil, err

@@ -33,6 +33,8 @@ type instance struct {
 	key   []byte
 	addr  string
 	stop  func()
+
+	engine *gonfs.Engine // that was started last
 }
 
 func (i *instance) start(t *testing.T) {
@@ -45,6 +47,7 @@ func (i *instance) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	engine := gonfs.New(i.table, locate.NewKey(i.key), nil, nil, slog.New(slog.DiscardHandler))
+	i.engine = engine
 	go func() {
 		served <- engine.Serve(ctx, l)
 		close(served) // who stops once more does not wait

@@ -18,12 +18,13 @@ import (
 
 // filesystem gives the library access to a volume: billy.Filesystem and billy.Change. Its paths are
 // those of location.go. Its changes are synced when it returns, because the library promises that to
-// clients, and wait until the free space of the volume is known, because the library can't tell a
-// client to try again. Everything is done as podnas's user. Its methods may be called concurrently.
+// clients. They wait until the free space of the volume is known, its restore has ended, or the disk has given room, because the
+// library can't tell a client to try again. Everything is done as podnas's user. Its methods may be called concurrently.
 type filesystem struct {
 	id     uint64 // first, because the library compares file systems deeply
 	opener *inode.Opener
 	volume *exports.Volume
+	conn   *conn // of the client; nil in tests
 }
 
 // open opens the file of a path. The caller closes it.
@@ -170,10 +171,23 @@ func (f *filesystem) locked(a, b *inode.File, change func() error) error {
 	})
 }
 
-// awaited calls change until it does not lack the count of the volume's files.
+// againAfter is the pause before a change is tried again.
+const againAfter = 50 * time.Millisecond
+
+// awaited calls change until it need not be tried again. It ends with the connection, whose client gets no answer then, and with the
+// volume.
 func (f *filesystem) awaited(change func() error) error {
 	for {
-		if err := change(); !f.volume.Await(err) {
+		err := change()
+		if !errors.Is(err, syscall.EAGAIN) {
+			return err
+		}
+		select {
+		case <-time.After(againAfter):
+		case <-f.volume.Ending():
+			return errStale
+		}
+		if f.conn != nil && f.conn.gone() {
 			return err
 		}
 	}
@@ -290,7 +304,9 @@ func (f *filesystem) Rename(from, to string) error {
 
 // set sets attributes and syncs them.
 func (f *filesystem) set(path string, set func(*inode.File) error) error {
-	return f.do(path, func(file *inode.File) error { return cmp.Or(set(file), file.Sync(false)) })
+	return f.do(path, func(file *inode.File) error {
+		return cmp.Or(f.awaited(func() error { return set(file) }), file.Sync(false))
+	})
 }
 
 // Chmod sets the permission bits. It ignores a symbolic link, which has none.

@@ -223,7 +223,8 @@ func TestUnknownUse(t *testing.T) {
 			done := make(chan error)
 			go func() {
 				_, err := write(t, o, waits, 0, limit/8)
-				for v.Await(err) {
+				for errors.Is(err, unix.EAGAIN) {
+					time.Sleep(time.Millisecond)
 					_, err = write(t, o, waits, 0, limit/8)
 				}
 				done <- err

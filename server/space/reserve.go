@@ -157,21 +157,6 @@ func (a *Account) roomLocked(wanted Amount) Amount {
 	return room
 }
 
-// Await waits until the usage of the volume is known, if err is EAGAIN. It returns false if the
-// error is another, or ending is closed. The caller must hold no Reservation. a may be nil if
-// err is not EAGAIN.
-func (a *Account) Await(err error, ending <-chan struct{}) bool {
-	if !errors.Is(err, unix.EAGAIN) {
-		return false
-	}
-	select {
-	case <-a.scanned:
-		return true
-	case <-ending:
-		return false
-	}
-}
-
 // renameSlack is how much directories may grow by renames without free space, in bytes:
 // writing a new file and giving it the old one's name must work in a full volume, even
 // if the name is new, and only the kernel knows which rename makes its directory
