@@ -231,7 +231,7 @@ func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
 
 // GetSnapshot returns a snapshot. If its volume is deleted and another one has its name, the snapshot of the other one
 // comes first; the volume's ID in hexadecimal digits names it, too. Its errors are ErrNoSnapshot, *TakingError while the
-// snapshot is being taken, and why it could not be taken: once.
+// snapshot is being taken, and for some minutes why it could not be taken.
 func (s *Store) GetSnapshot(volume, name string) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +239,8 @@ func (s *Store) GetSnapshot(volume, name string) (Snapshot, error) {
 		return s.describeLocked(r), nil
 	}
 	if r := s.records[volume]; r != nil {
-		if t := s.takings[r.ID]; t != nil && t.name == name {
-			return Snapshot{}, s.outcomeLocked(t)
+		if err := s.outcomeLocked(r.ID, name); err != nil {
+			return Snapshot{}, err
 		}
 	}
 	return Snapshot{}, s.noSnapshotLocked(volume, name)

@@ -40,9 +40,10 @@ type taking struct {
 	reserve  int64 // what is promised for it
 	capacity int64 // of the disk, if that matters for the promise
 
-	done  chan struct{} // closed when it has ended
-	taken Snapshot      // set before that
-	err   error         // likewise
+	done    chan struct{} // closed when it has ended
+	taken   Snapshot      // set before that
+	err     error         // likewise
+	endedAt time.Time     // likewise
 }
 
 func (t *taking) ended() bool {
@@ -65,16 +66,37 @@ func (t *taking) underWay() SnapshotUnderWay {
 	return u
 }
 
-// outcomeLocked returns the error of GetSnapshot for a snapshot that is being taken, or could not be: this is told
-// once.
+// outcomeKept is how long it is told that a snapshot could not be taken: to a command that waits for that, and to a person who asks
+// later.
+const outcomeKept = 10 * time.Minute
+
+// outcomeLocked returns the error of GetSnapshot for the snapshot of a name that is being taken, or could not be a short time ago. It
+// returns nil if nothing is known of one.
 //
 // +checklocks:s.mu
-func (s *Store) outcomeLocked(t *taking) error {
-	if !t.ended() {
+func (s *Store) outcomeLocked(id uint64, name string) error {
+	t := s.takings[id]
+	switch {
+	case t == nil || t.name != name:
+		return nil
+	case !t.ended():
 		return &TakingError{t.underWay()}
+	case time.Since(t.endedAt) > outcomeKept:
+		delete(s.takings, id)
+		return nil
 	}
-	delete(s.takings, t.volume.ID)
 	return t.err
+}
+
+// ForgetFailure has GetSnapshot tell no more why a snapshot could not be taken.
+func (s *Store) ForgetFailure(volume, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[volume]; r != nil {
+		if t := s.takings[r.ID]; t != nil && t.name == name && t.ended() {
+			delete(s.takings, r.ID)
+		}
+	}
 }
 
 // CreateSnapshot takes a snapshot of a volume that clients may be using, and returns when it is complete. Without a name
@@ -149,6 +171,7 @@ func (s *Store) startSnapshot(ctx context.Context, volume string, spec snapshotS
 		defer close(t.done)
 		defer cancel(nil)
 		t.taken, t.err = s.takeSnapshot(background, t)
+		t.endedAt = time.Now()
 		if t.err == nil || background.Err() == nil { // else somebody has ended it
 			s.count(&s.activity.snapshot, v.Name, t.err)
 		}

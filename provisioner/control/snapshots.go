@@ -46,7 +46,7 @@ func (c *Client) Snapshots(ctx context.Context, volume string) ([]Snapshot, erro
 	return ask[[]Snapshot](ctx, c, http.MethodGet, "/v1/snapshots", url.Values{"volume": {volume}}, nil)
 }
 
-// GetSnapshot returns one snapshot, or why it could not be taken: once.
+// GetSnapshot returns one snapshot, or for some minutes why it could not be taken.
 func (c *Client) GetSnapshot(ctx context.Context, volume, name string) (Snapshot, error) {
 	return ask[Snapshot](ctx, c, http.MethodGet, "/v1/snapshot", url.Values{"volume": {volume}, "name": {name}}, nil)
 }

@@ -162,6 +162,9 @@ func (c *Controller) look(name string, uid types.UID) (snapshot, error) {
 	if errors.As(err, &taking) {
 		return snapshot{Snapshot: taking.Snapshot}, nil
 	}
+	if err != nil {
+		c.Store.ForgetFailure(name, snapshotName(uid)) // it is told in the objects, and the next try takes it again
+	}
 	return snapshot{found, true}, err
 }
 
