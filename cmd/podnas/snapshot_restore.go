@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -23,13 +24,21 @@ memory, and may write it.
 To get single files back, copy them from .snapshots/NAME of the mounted volume. For a new volume with the files of
 the snapshot, see 'podnas volume copy --snapshot'.
 
-If podnas ends before the volume is restored, it goes on when it starts again.
+How full the volume is does not matter. The disk must have room for what is kept before, which is promised as for
+any snapshot that you ask for, and some for names and inodes; otherwise nothing is changed.
+
+If podnas ends before the volume is restored, it goes on when it starts again. If the restore fails, as when
+others have filled the disk meanwhile, the volume has a part of each, and changes by its clients go on waiting:
+correct the cause, and run the command again, with this snapshot or with before-restore-DATE, which still has all
+of what there was. With --give-up clients go on with the volume as it is. That also ends a restore that is
+under way.
 
 `
 
 func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 	var (
 		force  bool
+		giveUp bool
 		output string
 	)
 	forms := []string{outputTable, outputJSON, outputYAML}
@@ -48,6 +57,12 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 			client, err := cfg.client()
 			if err != nil {
 				return err
+			}
+			if giveUp && force {
+				return &usageError{errors.New("--give-up restores nothing, so it has no use for --force")}
+			}
+			if giveUp {
+				return giveUpRestore(cmd, client, args[0], args[1])
 			}
 			restored, err := client.StartRestore(cmd.Context(), args[0], args[1], force)
 			if err == nil {
@@ -68,8 +83,24 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "restore it although clients have files open")
+	cmd.Flags().BoolVar(&giveUp, "give-up", false, "end its restore that has failed, or is under way: clients go on with what the volume has")
 	addOutputFlag(cmd.Flags(), &output, forms...)
 	return cmd
+}
+
+// giveUpRestore ends the restore of a volume.
+func giveUpRestore(cmd *cobra.Command, client *control.Client, of, name string) error {
+	ended, err := client.GiveUpRestore(cmd.Context(), of, name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the restore of volume %s to its snapshot %s has ended after %s of %s, and its clients go on",
+		of, ended.Name, volume.FormatCount(ended.Files, ""), volume.FormatCount(ended.Total, "file"))
+	if ended.Safety != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "; what it was is in its snapshot %s", ended.Safety)
+	}
+	fmt.Fprintln(cmd.OutOrStdout())
+	return nil
 }
 
 // awaitRestore waits until a volume is restored, and meanwhile says how far it is. When the command is interrupted, it

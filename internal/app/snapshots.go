@@ -70,21 +70,25 @@ func (e exporter) ShowSnapshots(v volume.Volume, dir string) error {
 	return e.Table.ShowSnapshots(v.ID, dir)
 }
 
+// HoldVolume implements volume.Snapshotter.
+func (e exporter) HoldVolume(ctx context.Context, v volume.Volume) (release func(), err error) {
+	served, err := e.begin(v)
+	if err != nil {
+		return nil, err
+	}
+	defer served.Done()
+	return served.Snapshots.Hold(ctx)
+}
+
 // RestoreSnapshot implements volume.Snapshotter.
-func (e exporter) RestoreSnapshot(ctx context.Context, v volume.Volume, name string, held func() error, p *volume.RestoreProgress) error {
+func (e exporter) RestoreSnapshot(ctx context.Context, v volume.Volume, name string, p *volume.RestoreProgress) error {
 	served, err := e.begin(v)
 	if err != nil {
 		return err
 	}
 	defer served.Done()
-	release, err := served.Snapshots.Hold(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := held(); err != nil {
-		return err
-	}
+	// What there is goes, and what the snapshot has comes, in the order of names: for a while both may be there.
+	defer served.Account.Lift()()
 	return e.NFS().Restore(ctx, served, name, (*restore.Progress)(p))
 }
 

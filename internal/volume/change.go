@@ -62,9 +62,9 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	}
 	// Set the limits after the record, whose size the next Open enforces; even if
 	// nothing changed, because an earlier call may have written the record only. While
-	// the files are still being assigned to the project, the limit is set after that.
-	if s.quota != nil && v.Project != 0 && !s.beingMarked(name) {
-		if err := s.quota.SetLimit(v.Project, v.limit()); err != nil {
+	// the files are still being assigned to the project, or the volume is restored, the limit is set after that.
+	if !s.beingMarked(name) && !s.beingRestored(name) {
+		if err := s.limit(v, v.limit()); err != nil {
 			return Volume{}, false, err
 		}
 	}
@@ -117,7 +117,10 @@ func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error)
 		return Volume{}, err
 	}
 	s.mu.Lock()
-	r := &record{State: ready, Volume: v, unknown: s.records[name].unknown, unserved: s.records[name].unserved, Restoring: s.records[name].Restoring}
+	was := s.records[name]
+	r := &record{
+		State: ready, Volume: v, unknown: was.unknown, unserved: was.unserved, Restoring: was.Restoring, RestoreSafety: was.RestoreSafety,
+	}
 	s.mu.Unlock()
 	if err := s.write(r); err != nil {
 		return Volume{}, fmt.Errorf("change volume %s: %w", name, err)

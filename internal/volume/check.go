@@ -48,6 +48,7 @@ func (s *Store) Check() ([]Finding, error) {
 		records = append(records, *r)
 	}
 	strays = s.withoutRecordLocked(strays)
+	findings = append(findings, s.halfRestoredLocked()...)
 	marked := map[string]error{} // volumes being marked, and errors of that
 	for name, m := range s.markings {
 		marked[name] = m.err
@@ -226,7 +227,7 @@ func (s *Store) checkRecord(r *record) []Finding {
 func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 	limit := u.Limit.Bytes
 	rightSize, rightInodes := limit >= r.Size && limit < r.Size+4096, u.Limit.Inodes == r.Inodes
-	if r.Project == 0 || r.State != ready || rightSize && rightInodes {
+	if r.Project == 0 || r.State != ready || rightSize && rightInodes || r.Restoring != "" {
 		return nil
 	}
 	f := Finding{Volume: r.Name, Path: r.Path, Notice: true}

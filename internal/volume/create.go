@@ -201,6 +201,8 @@ func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
 		r.SourceID, size = snapshot.VolumeID, snapshot.Size
 	case source == nil || source.State != ready || source.deleting:
 		return fmt.Errorf("to be copied: %w", s.notFoundLocked(spec.Source))
+	case s.restorings[source.ID].busy() != nil:
+		return fmt.Errorf("to be copied: %w", s.restorings[source.ID].busy())
 	case source.unserved != nil:
 		return fmt.Errorf("%s, to be copied: %w: it is not served: %w", spec.Source, ErrBusy, source.unserved)
 	default:

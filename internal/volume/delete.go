@@ -109,6 +109,7 @@ func (s *Store) delete(r *record, archive bool) error {
 	}
 	gone := *r
 	gone.Deleted = time.Now().UTC().Truncate(time.Second)
+	gone.Restoring, gone.RestoreSafety = "", "" // adopted one day, it has its files as they are
 	if archive {
 		gone.OnDelete = ArchiveFiles
 	}

@@ -70,8 +70,8 @@ func (s *Store) deletingSnapshot(volume, name string) (*snapshotRecord, error) {
 	if r.deleting {
 		return nil, fmt.Errorf("snapshot %s of volume %s: %w: another request is deleting it", r.Name, r.Volume, ErrBusy)
 	}
-	if going := s.restorings[r.VolumeID]; going != nil && !going.ended() && going.snapshot.Name == r.Name {
-		return nil, fmt.Errorf("snapshot %s of volume %s: %w: the volume is being restored to it; delete it after that", r.Name, r.Volume, ErrBusy)
+	if going := s.restorings[r.VolumeID]; going != nil && going.needs(r.Name) {
+		return nil, fmt.Errorf("snapshot %s is needed: %w", r.Name, going.busy())
 	}
 	for _, target := range s.records {
 		if !target.View && target.isCopyOf(r) {

@@ -362,8 +362,11 @@ func scenes() []scene {
 			mustDo(t, takeSnapshot(t.Context(), s))
 			mustDo(t, os.WriteFile(filepath.Join(root, "v", "data"), []byte("what came later"), 0o600))
 			mustDo(t, os.WriteFile(filepath.Join(root, "v", "more"), nil, 0o600))
-		}, restoreVolume, func(t *testing.T, s *Store, _ *exports, root string) {
-			isKept(t, filepath.Join(root, "v"))
+		}, restoreVolume, func(t *testing.T, s *Store, e *exports, root string) {
+			servedWithData("v")(t, s, e, root)
+			if to, safety := recordedRestore(t, root); to != "" || safety != "" {
+				t.Errorf("it is still being restored to %q", to)
+			}
 			if _, err := os.Lstat(filepath.Join(root, "v", "more")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("what the snapshot does not have is there: %v", err)
 			}
@@ -434,7 +437,7 @@ func takeSnapshot(ctx context.Context, s *Store) error {
 // restoreVolume restores its snapshot, after what an earlier process has begun.
 func restoreVolume(ctx context.Context, s *Store) error {
 	s.ResumeRestores()
-	if err := awaitRestore(s); err != nil && !errors.Is(err, ErrNoSnapshot) {
+	if err := awaitRestore(s); err != nil && !errors.Is(err, ErrNoRestore) {
 		return err
 	}
 	if _, err := s.StartRestore(ctx, "v", "a", false); err != nil {

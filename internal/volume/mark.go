@@ -41,10 +41,12 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 			return s.beginMarking(r, !assigned && u.Inodes > 0, log)
 		}
 		// The kernel counts in units of up to 4 KiB.
-		if drift := u.Limit.Bytes - r.Size; drift < 0 || drift >= 4096 {
+		switch drift := u.Limit.Bytes - r.Size; {
+		case r.Restoring != "": // it may be lifted
+		case drift < 0 || drift >= 4096:
 			log.Warn("volume: wrong limit on the disk, correcting it", "found", FormatSize(u.Limit.Bytes), "size", FormatSize(r.Size))
 		}
-		if r.Inodes != 0 && u.Limit.Inodes != r.Inodes {
+		if r.Inodes != 0 && u.Limit.Inodes != r.Inodes && r.Restoring == "" {
 			log.Warn("volume: wrong inode limit on the disk, correcting it", "found", u.Limit.Inodes, "limit", r.Inodes)
 		}
 		if r.Inodes == 0 && r.State != copyingState {

@@ -40,6 +40,8 @@ type record struct {
 	Boot string `json:"boot,omitempty"`
 	// Restoring is the name of the snapshot that its files are being made those of.
 	Restoring string `json:"restoring,omitempty"`
+	// RestoreSafety is the name of the snapshot that has what its files were before that.
+	RestoreSafety string `json:"restoreSafety,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
 	Disk string `json:"disk,omitempty"`
 	Volume

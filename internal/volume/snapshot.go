@@ -67,10 +67,13 @@ type Snapshotter interface {
 	// ShowSnapshots has clients of an exported volume see the directories in dir as .snapshots/NAME, until Unexport. It may
 	// be called again.
 	ShowSnapshots(v Volume, dir string) error
-	// RestoreSnapshot makes the files of an exported volume those of one of the snapshots that it shows. Before, and until it
-	// returns, clients' changes of the volume fail so that they try again. When this has begun, held is called; its error
-	// ends it. After another error, which is ctx's if ctx has ended, a part is done, and it can be called again.
-	RestoreSnapshot(ctx context.Context, v Volume, name string, held func() error, p *RestoreProgress) error
+	// HoldVolume has clients' changes of an exported volume fail so that they try again, until release is called. When it returns, those
+	// that were under way have ended. The error is ctx's if ctx has ended.
+	HoldVolume(ctx context.Context, v Volume) (release func(), err error)
+	// RestoreSnapshot makes the files of an exported volume those of one of the snapshots that it shows. The volume is held, and
+	// the server, if it counts, refuses nothing for the volume's limit meanwhile. After an error, which is ctx's if ctx has ended, a part is
+	// done, and it can be called again.
+	RestoreSnapshot(ctx context.Context, v Volume, name string, p *RestoreProgress) error
 	// OpenFiles returns how many files of a volume clients have open, as far as they tell.
 	OpenFiles(v Volume) int
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -76,9 +77,37 @@ func (s *Store) findRoom(t *taking) error {
 		return err
 	}
 	t.reserve, t.capacity = t.volume.reserveFor(u.Bytes), space.Size
+	t.uncounted = u.Limit.Bytes == 0 || u.Partial
 	if t.reserve > space.Free {
 		return &SnapshotSpaceError{t.volume.Name, NoSpaceError{Requested: t.reserve, Free: space.Free}}
 	}
+	return nil
+}
+
+// promise sets what is promised for a snapshot whose files are known now. If nobody had counted the volume, it is checked only here
+// whether there is room for that.
+func (s *Store) promise(t *taking, r *snapshotRecord) error {
+	if len(t.kinds) > 0 {
+		return nil
+	}
+	r.Reserve = t.volume.reserveFor(r.Bytes)
+	if !t.uncounted || r.Reserve <= t.reserve {
+		return nil
+	}
+	space, err := s.Space()
+	if err != nil {
+		return err
+	}
+	if r.Reserve > space.Free {
+		return &SnapshotSpaceError{t.volume.Name, NoSpaceError{Requested: r.Reserve, Free: space.Free}}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var noSpace *NoSpaceError
+	if err := s.promiseLocked(r.Reserve-t.reserve, t.capacity, s.overcommit); errors.As(err, &noSpace) {
+		return &SnapshotSpaceError{t.volume.Name, *noSpace}
+	}
+	t.reserve = r.Reserve
 	return nil
 }
 

@@ -37,8 +37,11 @@ type taking struct {
 	began    time.Time
 	progress SnapshotProgress
 	cancel   context.CancelCauseFunc
-	reserve  int64 // what is promised for it
-	capacity int64 // of the disk, if that matters for the promise
+	// reserve is what is promised for it, guarded by Store.mu. uncounted is whether nobody knows yet what the volume uses: then it is
+	// found out when the snapshot is made. capacity is the disk's.
+	reserve   int64
+	uncounted bool
+	capacity  int64
 
 	done    chan struct{} // closed when it has ended
 	taken   Snapshot      // set before that
@@ -66,8 +69,8 @@ func (t *taking) underWay() SnapshotUnderWay {
 	return u
 }
 
-// outcomeKept is how long it is told that a snapshot could not be taken: to a command that waits for that, and to a person who asks
-// later.
+// outcomeKept is how long it is told that a snapshot could not be taken, and how a restore has ended: to a command that waits for
+// that, and to a person who asks later.
 const outcomeKept = 10 * time.Minute
 
 // outcomeLocked returns the error of GetSnapshot for the snapshot of a name that is being taken, or could not be a short time ago. It
@@ -186,6 +189,17 @@ func (s *Store) startSnapshot(ctx context.Context, volume string, spec snapshotS
 
 // forSnapshot returns the volume of a name, if a snapshot of it can be taken now.
 func (s *Store) forSnapshot(name string) (Volume, error) {
+	v, err := s.forRestore(name)
+	if err != nil {
+		return Volume{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return v, s.restorings[v.ID].busy()
+}
+
+// forRestore is forSnapshot also for a volume that is being restored, or half restored.
+func (s *Store) forRestore(name string) (Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.records[name]
@@ -202,8 +216,6 @@ func (s *Store) forSnapshot(name string) (Volume, error) {
 		return Volume{}, fmt.Errorf("volume %s: %w: it is the %s, so there are no others of it", name, ErrView, r.source())
 	case r.unserved != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: it is not served: %w", name, ErrBusy, r.unserved)
-	case s.restorings[r.ID] != nil && !s.restorings[r.ID].ended():
-		return Volume{}, fmt.Errorf("volume %s: %w: it is being restored to its snapshot %s", name, ErrBusy, s.restorings[r.ID].snapshot.Name)
 	case s.markings[name] != nil:
 		return Volume{}, fmt.Errorf("volume %s: %w: its files are being assigned to its project; take the snapshot after that", name, ErrBusy)
 	}
@@ -312,8 +324,8 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	s.step("snapshot's tree is made")
 	r.Created, r.Completed = taken.Cut.UTC(), time.Now().UTC().Truncate(time.Millisecond)
 	r.Files, r.Bytes, r.Linked = taken.Files, taken.Bytes, taken.Linked
-	if len(t.kinds) == 0 {
-		r.Reserve = t.volume.reserveFor(r.Bytes)
+	if err := s.promise(t, r); err != nil {
+		return err
 	}
 	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
 	r.LongestWait = t.progress.Waited.Load() / int64(time.Millisecond)

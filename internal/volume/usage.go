@@ -23,7 +23,8 @@ func (s *Store) Usage(name string) (quota.Usage, error) {
 	case err != nil:
 		return quota.Usage{}, err
 	case s.quota != nil && v.Project != 0:
-		return s.quota.Usage(v.Project)
+		u, err := s.quota.Usage(v.Project)
+		return v.known(u), err
 	case s.counter != nil:
 		return s.counter.Usage(v), nil
 	}
@@ -42,7 +43,7 @@ func (s *Store) Usages(volumes []Volume) (map[string]quota.Usage, error) {
 		var u quota.Usage
 		switch {
 		case s.quota != nil && v.Project != 0:
-			u = projects[v.Project]
+			u = v.known(projects[v.Project])
 		case s.counter != nil:
 			u = s.counter.Usage(v)
 		}

@@ -64,7 +64,7 @@ func toError(err error) *Error {
 		e.Code = NoSpace
 	case errors.Is(err, volume.ErrRecord):
 		e.Code = Damaged
-	case errors.Is(err, volume.ErrNotFound), errors.Is(err, volume.ErrNoSnapshot):
+	case errors.Is(err, volume.ErrNotFound), errors.Is(err, volume.ErrNoSnapshot), errors.Is(err, volume.ErrNoRestore):
 		e.Code = NotFound
 	case errors.Is(err, volume.ErrExists):
 		e.Code = Exists

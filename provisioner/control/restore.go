@@ -20,9 +20,14 @@ func (c *Client) StartRestore(ctx context.Context, of, name string, force bool) 
 	return ask[volume.Restore](ctx, c, http.MethodPost, "/v1/restore", nil, restoreRequest{Volume: of, Name: name, Force: force})
 }
 
-// GetRestore returns the restore of a volume, or why it failed: once.
+// GetRestore returns the restore of a volume, or why it has failed.
 func (c *Client) GetRestore(ctx context.Context, of string) (volume.Restore, error) {
 	return ask[volume.Restore](ctx, c, http.MethodGet, "/v1/restore", url.Values{"volume": {of}}, nil)
+}
+
+// GiveUpRestore ends the restore of a volume to a snapshot: clients go on with what it has.
+func (c *Client) GiveUpRestore(ctx context.Context, of, name string) (volume.Restore, error) {
+	return ask[volume.Restore](ctx, c, http.MethodDelete, "/v1/restore", url.Values{"volume": {of}, "name": {name}}, nil)
 }
 
 func (s *Server) startRestore(r *http.Request) (any, error) {
@@ -36,4 +41,10 @@ func (s *Server) startRestore(r *http.Request) (any, error) {
 
 func (s *Server) restore(r *http.Request) (any, error) {
 	return s.store().GetRestore(r.URL.Query().Get("volume"))
+}
+
+func (s *Server) giveUpRestore(r *http.Request) (any, error) {
+	of, name := r.URL.Query().Get("volume"), r.URL.Query().Get("name")
+	s.Log.Info("control: request to give up the restore of a volume", "volume", of, "snapshot", name)
+	return s.store().GiveUpRestore(r.Context(), of, name)
 }

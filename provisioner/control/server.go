@@ -120,6 +120,7 @@ func (s *Server) handler() http.Handler {
 		"DELETE /v1/snapshot": s.deleteSnapshot,
 		"POST /v1/restore":    s.startRestore,
 		"GET /v1/restore":     s.restore,
+		"DELETE /v1/restore":  s.giveUpRestore,
 		"GET " + doctorPath:   s.doctor,
 		"GET /v1/usage":       s.mounted,
 		"GET /v1/clients":     s.clients,

@@ -12,6 +12,7 @@ import (
 	"path"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/actas"
@@ -27,14 +28,18 @@ type Progress struct {
 }
 
 // Run makes the files of a volume those of the snapshot with a name. The caller holds the volume, see
-// snapshot.Volume.Hold. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called again. The
-// error is fs.ErrNotExist if there is no such snapshot, and ctx's if it has ended.
+// snapshot.Volume.Hold, and has lifted its limit: for a while there may be what was there, and what comes. Run waits for what is not known
+// yet, and for room that the disk gives. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called
+// again. The error is fs.ErrNotExist if there is no such snapshot, and ctx's if it has ended.
 func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p *Progress) error {
 	shown := v.Shown()
 	if shown == nil {
 		return fmt.Errorf("snapshot %s: %w", name, os.ErrNotExist)
 	}
-	all, err := o.OpenIn(shown, disk.FileID{}, inode.UseAttr)
+	r := run{
+		ctx: ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
+	}
+	all, err := r.openIn(shown, disk.FileID{}, inode.UseAttr)
 	if err != nil {
 		return fmt.Errorf("open the snapshots: %w", err)
 	}
@@ -44,15 +49,10 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 		return fmt.Errorf("open snapshot %s: %w", name, err)
 	}
 	defer from.Close()
-	several, err := severalIn(ctx, shown.Files.Root, name)
-	if err != nil {
+	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	r := run{
-		several: several,
-		ctx:     ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
-		dirs: []dir{{from: from.ID, to: *v.Files.RootID(), path: "/"}},
-	}
+	r.dirs = []dir{{from: from.ID, to: *v.Files.RootID(), path: "/"}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
 	for len(r.dirs) > 0 {
 		at := len(r.dirs) - 1
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 			err = r.fill(&d)
 		} else {
 			r.dirs = r.dirs[:at]
-			err = r.finish(&d)
+			err = r.patiently(func() error { return r.finish(&d) })
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.path, err)
@@ -101,9 +101,37 @@ type dir struct {
 	filled   bool
 }
 
+// patience is the time between two tries.
+const patience = 50 * time.Millisecond
+
+// patiently calls do until that fails for good, or ctx ends. After a start it is not known for a while where files are, and on a full disk
+// scheduled snapshots give room.
+func (r *run) patiently(do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, syscall.EAGAIN) && (!errors.Is(err, syscall.ENOSPC) || !r.to.GivesRoom()) {
+			return err
+		}
+		select {
+		case <-time.After(patience):
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
+}
+
+// openIn opens a file of the volume, or of its snapshots.
+func (r *run) openIn(v *exports.Volume, id disk.FileID, use inode.Use) (f *inode.File, err error) {
+	err = r.patiently(func() error {
+		f, err = r.opener.OpenIn(v, id, use)
+		return err
+	})
+	return f, err
+}
+
 // open opens a file of the volume, to change it.
 func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
-	f, err := r.opener.OpenIn(r.to, id, use)
+	f, err := r.openIn(r.to, id, use)
 	if err == nil {
 		f.Restoring()
 	}
@@ -112,7 +140,7 @@ func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
 
 // fill makes the files of a directory, and finds the directories in it.
 func (r *run) fill(d *dir) error {
-	from, err := r.opener.OpenIn(r.from, d.from, inode.UseAttr)
+	from, err := r.openIn(r.from, d.from, inode.UseAttr)
 	if err != nil {
 		return err
 	}
@@ -122,7 +150,7 @@ func (r *run) fill(d *dir) error {
 		return err
 	}
 	defer to.Close()
-	now, err := r.opener.OpenIn(r.to, d.to, inode.UseAttr)
+	now, err := r.openIn(r.to, d.to, inode.UseAttr)
 	if err != nil {
 		return err
 	}
@@ -149,7 +177,7 @@ func (r *run) fill(d *dir) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.entry(d, from, to, name); err != nil {
+		if err := r.patiently(func() error { return r.entry(d, from, to, name) }); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 		r.progress.Files.Add(1)
@@ -185,9 +213,7 @@ func change(d *inode.File, do func() error) error {
 
 // remove removes a name, and all below it.
 func (r *run) remove(d *inode.File, name string) error {
-	r.progress.Removed.Add(1)
-	err := change(d, func() error { return d.Remove(r.as, name) })
-	if !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.EPERM) {
+	if isDir, err := r.removeFile(d, name); !isDir {
 		return err
 	}
 	type above struct {
@@ -213,6 +239,16 @@ func (r *run) remove(d *inode.File, name string) error {
 	return nil
 }
 
+// removeFile removes a name that is no directory.
+func (r *run) removeFile(d *inode.File, name string) (isDir bool, err error) {
+	err = r.patiently(func() error { return change(d, func() error { return d.Remove(r.as, name) }) })
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
+		return true, err
+	}
+	r.progress.Removed.Add(1)
+	return false, err
+}
+
 // empty removes what is in a directory, and then the directory. At the first directory in it, it stops and returns its
 // name, and the directory that it is in.
 func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileID, err error) {
@@ -236,16 +272,18 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 		return "", in, err
 	}
 	for _, name := range all {
-		r.progress.Removed.Add(1)
-		err := change(d, func() error { return d.Remove(r.as, name) })
-		if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
+		isDir, err := r.removeFile(d, name)
+		if isDir {
 			return name, d.ID, nil
 		}
 		if err != nil {
 			return "", in, err
 		}
 	}
-	return "", in, change(parent, func() error { return parent.Rmdir(r.as, name) })
+	r.progress.Removed.Add(1)
+	return "", in, r.patiently(func() error {
+		return change(parent, func() error { return parent.Rmdir(r.as, name) })
+	})
 }
 
 const typeBits = syscall.S_IFMT
@@ -268,9 +306,6 @@ func (r *run) entry(d *dir, from, to *inode.File, name string) error {
 	if err != nil {
 		return err
 	}
-	if several {
-		r.linked[was.Attr.Ino] = id
-	}
 	switch {
 	case was.Attr.IsDir():
 		r.dirs = append(r.dirs, dir{from: was.ID, to: id, path: path.Join(d.path, name)})
@@ -280,7 +315,13 @@ func (r *run) entry(d *dir, from, to *inode.File, name string) error {
 			return err
 		}
 	}
-	return r.attributes(was, id)
+	if err := r.attributes(was, id); err != nil {
+		return err
+	}
+	if several { // not before: another try would take this name for another one
+		r.linked[was.Attr.Ino] = id
+	}
+	return nil
 }
 
 // reuse returns the file that has a name, if it can become that of the snapshot. If not, it is removed.
@@ -377,7 +418,7 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 	if was.Attr.Size == 0 {
 		return nil
 	}
-	from, err := r.opener.OpenIn(r.from, was.ID, inode.UseRead)
+	from, err := r.openIn(r.from, was.ID, inode.UseRead)
 	if err != nil {
 		return err
 	}
@@ -387,7 +428,7 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 
 // finish gives a directory its own attributes.
 func (r *run) finish(d *dir) error {
-	was, err := r.opener.OpenIn(r.from, d.from, inode.UseAttr)
+	was, err := r.openIn(r.from, d.from, inode.UseAttr)
 	if err != nil {
 		return err
 	}

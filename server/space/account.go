@@ -77,6 +77,7 @@ type Account struct {
 	// limit, or the mark if that is lower.
 	ceiling amounts
 	mark    mark
+	lifted  atomic.Bool // the limit, see Lift
 
 	// writing is read-locked by each reservation until its change is charged. A call
 	// that finds no space write-locks it, so that it is not refused because of others'
@@ -151,8 +152,28 @@ func (a *Account) SetLimit(limit quota.Limit) {
 	a.setCeilingLocked()
 }
 
+// Lift has nothing be refused for the limit, until the returned function is called. What is used is counted, and shown with the
+// limit, as always. The caller must hold no Reservation, also not when it ends this. a may be nil.
+func (a *Account) Lift() (end func()) {
+	if a == nil {
+		return func() {}
+	}
+	a.setLifted(true)
+	return func() { a.setLifted(false) }
+}
+
+func (a *Account) setLifted(lifted bool) {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	a.lifted.Store(lifted)
+	a.setCeilingLocked()
+}
+
 // most is the limit, with unlimited inodes if there is no inode limit.
 func (a *Account) most() Amount {
+	if a.lifted.Load() {
+		return unlimited()
+	}
 	most := a.limit.load()
 	if most.inodes == 0 {
 		most.inodes = math.MaxInt64

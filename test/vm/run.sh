@@ -78,6 +78,9 @@ native() {
 		tree='^(TestCopyFull|TestCopySharesBlocks)$' # the others ran where make test did
 	fi
 	suite native "$guest3" -run "$tree" ./internal/tree || status=1
+	if wanted TestRestoreOfAFullVolume; then
+		suite native "$guest3" -run 'TestRestore.*/^the_kernel_counts$' ./internal/app || status=1
+	fi
 }
 # Of version 4: they go with the other half, which takes as long then. By name they run with the rest.
 programs4='TestVersion42|TestACLs4|TestXattrs|TestXattrsTwoNodes'
