@@ -152,15 +152,11 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 	if err := f.hold(); err != nil {
 		return err
 	}
-	value := encodeACL(acl)
-	if f.charge != nil && acl != nil {
-		room, err := f.Volume.Account.Reserve(f.Volume.Account.ForXattr(len(kind) + len(value)))
-		if err != nil {
-			return err
-		}
-		defer room.Release()
+	value, size := encodeACL(acl), 0
+	if acl != nil {
+		size = len(kind) + len(value)
 	}
-	err := f.changeXattr(func() error {
+	err := f.changeXattr(size, func() error {
 		return f.setMode(func() error {
 			switch {
 			case acl == nil && f.isPath():

@@ -31,16 +31,17 @@ func (f *File) change(do func() error, files ...*disk.FileID) error {
 	return err
 }
 
-// enterChange begins a change, until leaveChange.
+// enterChange begins a change, until leaveChange. What waits for others is before it, or a cut waits, too; but all locks that are
+// taken later are taken after it, or who has entered would wait for who can't.
 func (f *File) enterChange() (snapshot.Part, error) {
-	if f.restoring {
+	if f.restoring || f.hasEntered() {
 		return 0, nil
 	}
 	return f.Volume.Snapshots.Enter(&f.ID)
 }
 
 func (f *File) leaveChange(entered snapshot.Part) {
-	if !f.restoring {
+	if !f.restoring && !f.hasEntered() {
 		f.Volume.Snapshots.Leave(entered)
 	}
 }

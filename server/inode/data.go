@@ -67,13 +67,17 @@ func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 }
 
 // Truncate sets the size of a regular file that is open with UseWrite, or was made by Create, which nobody else
-// writes to yet.
+// writes to yet. In Together.Do the file must be its data.
+//
+// Not checked: Together.Do may have locked the data.
+//
+// +checklocksignore
 func (f *File) Truncate(as actas.Thread, size uint64) error {
 	as.MustAct()
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
-	if f.use == UseWrite {
+	if f.use == UseWrite && !f.hasEntered() {
 		f.kept.inode.content.mu.Lock()
 		defer f.kept.inode.content.mu.Unlock()
 	}

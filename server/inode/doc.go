@@ -11,7 +11,7 @@
 //     client's user may do. With [AtOnce] it returns nothing where this would block.
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
-//  4. Each change of a file is made in Opener.change (change.go): attributes that were read before are not used
+//  4. Each change of a file is made in File.change (change.go), and several by one call in Together.Do: attributes that were read before are not used
 //     (attrcache.go), and the change attribute moves (changes.go).
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
 //     client the directory's attributes from right before and after its change (lock.go). There is one function for each
@@ -58,10 +58,12 @@
 // They are taken in this order:
 //
 //  1. the names of directories, in the order of volume and FileID: [LockNames]
-//  2. the last name of a file that is held: inode.lastName
-//  3. content.mu, of two files in the order of volume and FileID, for as long as their data is changed
-//  4. modes.mu, over the system calls that widen a mode and narrow it again
-//  5. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
+//  2. content.mu, of two files in the order of volume and FileID, for as long as their data is changed
+//  3. the volume's gate, snapshot.Volume: File.change, or Together.Do for several changes of a call
+//  4. the last name of a file that is held: inode.lastName
+//  5. what space.Account reserves
+//  6. modes.mu, over the system calls that widen a mode and narrow it again
+//  7. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
 //     fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
 //
 // Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.

@@ -42,6 +42,7 @@ type File struct {
 	ofHeld     bool            // it is a Held's, or what one holds
 	by         *Held           // through which it is open; nil: none
 	restoring  bool            // see Restoring
+	together   *Together       // of the call, nil: each change is one for itself
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -224,7 +225,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64, withC
 		return nil, unix.ESTALE
 	}
 	child := f.opener.newFile(f.Volume, d)
-	child.restoring = f.restoring
+	child.restoring, child.together = f.restoring, f.together
 	var err error
 	if child.ID, err = f.Volume.Files.Identify(child.fd, nil); err == nil {
 		child.Attr, err = child.lookAt(withChange)

@@ -40,26 +40,28 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	room, err := f.roomFor(name, f.Volume.Account.ForNew())
-	if err != nil {
-		return nil, err
-	}
-	defer room.Release()
 	err = f.changeIt(func() error {
-		child, err = do()
-		return err
+		room, err := f.roomFor(name, f.Volume.Account.ForNew())
+		if err != nil {
+			return err
+		}
+		defer room.Release()
+		if child, err = do(); err != nil {
+			return err
+		}
+		if child.Attr.Device == f.Volume.FS.Device {
+			f.Volume.Snapshots.Made(child.Attr.Ino)
+		}
+		if a := f.Volume.Account; a != nil {
+			st := child.Volume.FS.StatOfNew(&child.Attr)
+			child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	child.isNew = true
-	if child.Attr.Device == f.Volume.FS.Device {
-		f.Volume.Snapshots.Made(child.Attr.Ino)
-	}
-	if a := f.Volume.Account; a != nil {
-		st := child.Volume.FS.StatOfNew(&child.Attr)
-		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
-	}
 	return child, nil
 }
 
@@ -156,8 +158,19 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
-	if held := f.opener.removing(f.key()); held != nil {
+	if err := f.hold(); err != nil {
+		return err
+	}
+	held := f.opener.removing(f.key())
+	if held != nil {
 		defer f.opener.release(held)
+	}
+	return f.change(func() error { return f.link(held, dir, name) }, &f.ID, &dir.ID)
+}
+
+// link is Link within the change. held is the file if it stays when it loses its last name, or nil.
+func (f *File) link(held *inode, dir *File, name string) error {
+	if held != nil {
 		held.lastName.Lock()
 		defer held.lastName.Unlock()
 		a, err := f.Stat()
@@ -168,23 +181,18 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 			return err
 		}
 	}
-	if err := f.hold(); err != nil {
-		return err
-	}
 	room, err := dir.roomFor(name, space.ForName())
 	if err != nil {
 		return err
 	}
 	defer room.Release()
-	return f.change(func() error {
-		index := f.Volume.Files.Observe()
-		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
-		if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
-			return err
-		}
-		index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
-		return nil
-	}, &f.ID, &dir.ID)
+	index := f.Volume.Files.Observe()
+	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
+	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return err
+	}
+	index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
+	return nil
 }
 
 // settle charges the file's current usage, where the server counts.

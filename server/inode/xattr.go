@@ -77,14 +77,7 @@ func (f *File) SetXattr(as actas.Thread, name, value []byte, flags int) error {
 	if err := f.hold(); err != nil {
 		return err
 	}
-	if f.charge != nil {
-		room, err := f.Volume.Account.Reserve(f.Volume.Account.ForXattr(len(full) + len(value)))
-		if err != nil {
-			return err
-		}
-		defer room.Release()
-	}
-	return f.changeXattr(func() error {
+	return f.changeXattr(len(full)+len(value), func() error {
 		if f.isPath() {
 			return unix.Setxattr(f.proc(), full, value, flags)
 		}
@@ -102,7 +95,7 @@ func (f *File) RemoveXattr(as actas.Thread, name []byte) error {
 		return err
 	}
 	full := disk.XattrUser + string(name)
-	return f.changeXattr(func() error {
+	return f.changeXattr(0, func() error {
 		if f.isPath() {
 			return unix.Removexattr(f.proc(), full)
 		}
@@ -110,9 +103,17 @@ func (f *File) RemoveXattr(as actas.Thread, name []byte) error {
 	})
 }
 
-func (f *File) changeXattr(do func() error) error {
+// changeXattr has do set an extended attribute with so many bytes in its name and value, or remove one: then they are 0.
+func (f *File) changeXattr(size int, do func() error) error {
 	f.changed = true
 	return f.changeIt(func() error {
+		if a := f.Volume.Account; size > 0 && f.charge != nil {
+			room, err := a.Reserve(a.ForXattr(size))
+			if err != nil {
+				return err
+			}
+			defer room.Release()
+		}
 		err := do()
 		f.charge.ChangedXattr(f.fd)
 		return err

@@ -43,7 +43,9 @@ func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
 	if err := c.blocks(f); err != nil {
 		return err
 	}
-	err := c.AsCaller(func(u actas.Thread) error { return setACLs(u, f, a, access, inherited) })
+	err := c.AsCaller(func(u actas.Thread) error {
+		return c.together.Do(f, nil, func() error { return setACLs(u, f, a, access, inherited) })
+	})
 	if err == nil && !f.Volume.Options.Async {
 		err = c.Sync(f, false)
 	}

@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"cmp"
 	"errors"
 	"syscall"
 	"time"
@@ -52,7 +51,7 @@ func (c *Call) SetAttr(f, data *inode.File, attr *SetAttr, expected func(ctime t
 	if expected != nil && (!before.Known || !expected(before.Ctime)) {
 		err = ErrNotSync
 	} else {
-		err = c.AsCaller(func(u actas.Thread) error { return c.setAttr(u, f, data, attr) })
+		err = c.setAttrs(f, data, attr)
 	}
 	after = AttrsOf(f)
 	if f.Attr.IsDir() { // other calls may change its names meanwhile
@@ -67,12 +66,24 @@ func (c *Call) SetAttr(f, data *inode.File, attr *SetAttr, expected func(ctime t
 	return before, after, c.Sync(data, false)
 }
 
-// setAttr sets the owner first, because that clears setuid, and the times last, because the
-// other changes update them.
-func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error {
-	if attr.Size != nil && *attr.Size > MaxOffset {
-		return syscall.EFBIG
+// setAttrs sets attributes of a file as the caller.
+func (c *Call) setAttrs(f, data *inode.File, attr *SetAttr) error {
+	if attr.Size != nil {
+		if *attr.Size > MaxOffset {
+			return syscall.EFBIG
+		}
+		if err := c.denied(data, true); err != nil {
+			return err
+		}
 	}
+	return c.AsCaller(func(u actas.Thread) error {
+		return c.together.Do(f, data, func() error { return c.setAttr(u, f, data, attr) })
+	})
+}
+
+// setAttr sets the owner first, because that clears setuid, and the times last, because the
+// other changes update them. It is called in Together.Do.
+func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error {
 	if err := setOwner(u, f, attr); err != nil {
 		return err
 	}
@@ -81,7 +92,7 @@ func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error
 		return err
 	}
 	if attr.Size != nil {
-		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, inode.MayWrite)); err != nil {
+		if err := c.ask(u, data, &f.Attr, inode.MayWrite); err != nil {
 			return err
 		}
 		if err := data.Truncate(u, *attr.Size); err != nil {

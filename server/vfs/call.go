@@ -83,6 +83,7 @@ type Call struct {
 	filesMem [3]closer       // of files, for most calls
 	writable *inode.File     // of files; see someMayWrite
 	told     told            // of one of files; see askKernel
+	together inode.Together  // of what it changes
 }
 
 // closer is a file as long as a call uses it.

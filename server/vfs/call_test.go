@@ -43,7 +43,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir(), table: &exports.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
+	return newWorldIn(t, t.TempDir())
+}
+
+// newWorldIn is newWorld of a directory.
+func newWorldIn(t *testing.T, dir string) *world {
+	t.Helper()
+	w := &world{T: t, dir: dir, table: &exports.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
 	if err := disk.ProbeHandles(w.dir); err != nil {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}

@@ -48,14 +48,16 @@ func (c *Call) makeUnsynced(dir *inode.File, name []byte, attr *SetAttr, do make
 			if err := attr.applyUmask(dir); err != nil {
 				return err
 			}
-			object, err := do(u, string(name))
-			if err != nil && object != nil {
-				removed = unmake(u, dir, object, name)
-				object.Close()
+			return c.together.Do(dir, nil, func() error {
+				object, err := do(u, string(name))
+				if err != nil && object != nil {
+					removed = unmake(u, dir, object, name)
+					object.Close()
+					return err
+				}
+				made.Object = object
 				return err
-			}
-			made.Object = object
-			return err
+			})
 		})
 		if err != nil {
 			return err
