@@ -195,6 +195,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"State:", state},
 		{"Moment:", created},
 		{"Took:", tookOf(&s.Snapshot)},
+		{"Pause:", pauseText(&s.Snapshot)},
 		{"Longest wait:", waitText(&s.Snapshot)},
 		{"Scheduled:", strings.Join(s.Scheduled, ", ")},
 		{"Files:", volume.FormatCount(s.Files, "")},
@@ -220,6 +221,14 @@ func unchangedText(files int64) string {
 		return ""
 	}
 	return volume.FormatCount(files, "file") + ", which take nothing again: they are those of the snapshot before"
+}
+
+// pauseText says how long all changes have waited for the moment of the snapshot.
+func pauseText(s *control.Snapshot) string {
+	if s.Paused == 0 {
+		return ""
+	}
+	return (time.Duration(s.Paused) * time.Millisecond).String() + ", in which all changes waited for its moment"
 }
 
 // waitText says how long a change has waited for the snapshot.

@@ -18,8 +18,8 @@ type copier struct {
 	root string
 	// refuse is what CheckSnapshots returns.
 	refuse error
-	// waited is how long a change waits for a snapshot.
-	waited time.Duration
+	// waited is how long a change waits for a snapshot, and paused how long all do.
+	waited, paused time.Duration
 	// middle, if set, is called when the tree is half made.
 	middle func(context.Context) error
 
@@ -73,6 +73,7 @@ func (c *copier) TakeSnapshot(ctx context.Context, v Volume, work *os.File, last
 	p.Files.Store(all.Files.Load())
 	p.Bytes.Store(all.Bytes.Load())
 	p.Waited.Store(int64(c.waited))
+	p.Paused.Store(int64(c.paused))
 	if file := strings.Repeat("long/", 1000) + "not UTF-8 \xff"; c.waited > 0 {
 		p.WaitedFor.Store(&file)
 	}

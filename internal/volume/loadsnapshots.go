@@ -213,6 +213,14 @@ func (s *Store) isBadSnapshotLocked(id uint64, name string) bool {
 
 // longWait is the finding about a snapshot that made clients wait.
 func (r *Snapshot) longWait() Finding {
+	if r.Paused > r.LongestWait {
+		return Finding{
+			Volume: r.Volume, Path: r.Directory(), Notice: true,
+			Problem: fmt.Sprintf("while its snapshot %s was taken, all changes of the volume waited %.1f s for its moment: one that was under way took so long, as when clients write more than the disk takes",
+				r.Name, float64(r.Paused)/1000),
+			Fix: "take snapshots of this volume at quiet times, or none. The next snapshot ends this notice",
+		}
+	}
 	file := "a file"
 	if r.WaitedFor != "" {
 		file = strconv.Quote(r.WaitedFor)

@@ -24,7 +24,15 @@ func TestLongWait(t *testing.T) {
 	if err != nil || got.LongestWait != 1400 || !strings.HasPrefix(got.WaitedFor, "...") || !strings.HasSuffix(got.WaitedFor, "/not UTF-8 \ufffd") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	c.waited = 900 * time.Millisecond
+	c.waited, c.paused = 1200*time.Millisecond, 1300*time.Millisecond
+	mustSnapshot(t, s, "v", "paused")
+	if got, err := s.GetSnapshot("v", "paused"); err != nil || got.Paused != 1300 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if findings, err := s.Check(); err != nil || len(findings) != 1 || !strings.Contains(findings[0].Problem, "all changes of the volume waited 1.3 s") {
+		t.Errorf("after a pause: %+v, %v", findings, err)
+	}
+	c.waited, c.paused = 900*time.Millisecond, 900*time.Millisecond
 	mustSnapshot(t, s, "v", "quick")
 	if findings, err := s.Check(); err != nil || len(findings) != 0 {
 		t.Errorf("after the next one: %+v, %v", findings, err)

@@ -83,6 +83,7 @@ type SnapshotProgress struct {
 	Cut          atomic.Int64 // the moment of the snapshot in Unix nanoseconds; 0: not yet
 	Files, Bytes atomic.Int64
 	Linked       atomic.Int64
+	Paused       atomic.Int64 // how long all changes of the volume have waited for that moment, in nanoseconds: the longest time
 	// Waited is how long a change of the volume has waited for the snapshot, in nanoseconds: the longest time. WaitedFor is the
 	// path of the file that was changed. They are set at the end.
 	Waited    atomic.Int64
@@ -133,6 +134,8 @@ type Snapshot struct {
 	// that was long.
 	LongestWait int64  `json:"longestWaitMs,omitempty"`
 	WaitedFor   string `json:"waitedFor,omitempty"`
+	// Paused is how long all changes have waited for the moment of the snapshot, in milliseconds: the longest time.
+	Paused int64 `json:"pausedMs,omitempty"`
 	// Manifest is the volume's.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
@@ -264,7 +267,9 @@ func (s *Store) SnapshotsUnderWay() []SnapshotUnderWay {
 }
 
 // waitedLong reports whether a change has waited long while it was taken.
-func (r *Snapshot) waitedLong() bool { return r.LongestWait > snapshotWaitMax.Milliseconds() }
+func (r *Snapshot) waitedLong() bool {
+	return max(r.LongestWait, r.Paused) > snapshotWaitMax.Milliseconds()
+}
 
 // isOf reports whether it is a snapshot of a volume, by the volume's name or ID.
 func (r *snapshotRecord) isOf(volume string) bool {

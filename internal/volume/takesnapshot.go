@@ -296,7 +296,7 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	}
 	if taken.waitedLong() {
 		s.log.Warn("snapshot: a change of the volume has waited long for it: 'podnas doctor' says what to do", "volume", r.Volume, "snapshot", r.Name,
-			"waited", time.Duration(r.LongestWait)*time.Millisecond, "file", r.WaitedFor)
+			"waited", time.Duration(r.LongestWait)*time.Millisecond, "file", r.WaitedFor, "all waited", time.Duration(r.Paused)*time.Millisecond)
 	}
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
 		"linked", r.Linked, "at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
@@ -328,6 +328,7 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 		return err
 	}
 	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
+	r.Paused = t.progress.Paused.Load() / int64(time.Millisecond)
 	r.LongestWait = t.progress.Waited.Load() / int64(time.Millisecond)
 	if file := t.progress.WaitedFor.Load(); file != nil {
 		r.WaitedFor = forRecord(*file)

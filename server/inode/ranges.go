@@ -32,6 +32,7 @@ const extentsMost = 4096
 // Allocate gives blocks to a range, and makes the file as large as the range needs.
 func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
+	defer f.enterLong()()
 	f.kept.inode.content.mu.Lock()
 	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, space.AnyRoom, func() error { return disk.Fallocate(f.fd, 0, offset, length) })
@@ -40,6 +41,7 @@ func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 // Deallocate makes a hole of a range. The size of the file stays.
 func (f *File) Deallocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
+	defer f.enterLong()()
 	f.kept.inode.content.mu.Lock()
 	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, 0, func() error {
@@ -65,6 +67,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 	as.MustAct()
 	from.writeOut()
 	f.writeOut()
+	defer f.enterLong()()
 	defer lockBoth(from, f)()
 	a, err := from.Stat()
 	if err != nil {
@@ -103,6 +106,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 func (f *File) ShareFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
 	from.kept.inode.content.settled()
+	defer f.enterLong()()
 	f.kept.inode.content.mu.Lock()
 	defer f.kept.inode.content.mu.Unlock()
 	a, err := from.Stat()
@@ -203,6 +207,13 @@ func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length 
 		return nil
 	})
 	return done, err
+}
+
+// enterLong begins a change that may take long, before its locks, until leave is called.
+func (f *File) enterLong() (leave func()) {
+	s := &f.Volume.Snapshots
+	entered := s.EnterLong(&f.ID)
+	return func() { s.LeaveLong(entered) }
 }
 
 // fill has do change a range, which takes at most so many bytes more than it has: see space.Charge.Fill.

@@ -209,3 +209,62 @@ func BenchmarkGate(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkCut takes a snapshot of a few files in the folder DISK while WRITERS clients write 1 MiB at a time, to files of their
+// own, and do not sync. It reports how long all changes waited for the cut at a time, how long it took until there was one, and
+// the longest write, and the same without a snapshot. With a limit on a device, which is a loop device here, the kernel holds each write:
+//
+//	echo 1 > /sys/class/bdi/7:0/strict_limit; echo 33554432 > /sys/class/bdi/7:0/max_bytes
+//	echo 7:0 5242880 > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device
+//	WRITERS=8 DISK=/mnt go test -run '^$' -bench Cut -benchtime 3x ./server/snapshot
+func BenchmarkCut(b *testing.B) {
+	on := os.Getenv("DISK")
+	if on == "" {
+		b.Skip("DISK names no folder on an XFS or btrfs")
+	}
+	n, _ := strconv.Atoi(os.Getenv("WRITERS"))
+	n = max(n, 1)
+	dir, err := os.MkdirTemp(on, "bench")
+	mustDo(b, err)
+	defer os.RemoveAll(dir)
+	v := newVolume(b, dir)
+	var longest [2]atomic.Int64 // before, and while snapshots are taken
+	var now, stop atomic.Int32
+	var writers sync.WaitGroup
+	for i := range n {
+		id, err := v.create(*v.Files.RootID(), fmt.Sprint("f", i))
+		mustDo(b, err)
+		writers.Go(func() {
+			for at := int64(0); stop.Load() == 0; at = (at + 1) % 64 {
+				began := time.Now()
+				if err := v.write(id, strings.Repeat("x", 1<<20), at<<20); err != nil {
+					b.Error(err)
+				}
+				l := &longest[now.Load()]
+				l.Store(max(l.Load(), int64(time.Since(began))))
+			}
+		})
+	}
+	time.Sleep(20 * time.Second)
+	now.Store(1)
+	var paused, until time.Duration
+	for range b.N {
+		var p snapshot.Progress
+		began := time.Now()
+		tree, err := v.take(&p)
+		if err != nil {
+			b.Error(err)
+			break
+		}
+		paused = max(paused, time.Duration(p.Paused.Load()))
+		until = max(until, time.Unix(0, p.Cut.Load()).Sub(began))
+		v.last = nil
+		mustDo(b, os.RemoveAll(filepath.Dir(tree)))
+	}
+	stop.Store(1)
+	writers.Wait()
+	b.ReportMetric(float64(paused.Microseconds())/1000, "pause-ms")
+	b.ReportMetric(until.Seconds(), "until-s")
+	b.ReportMetric(float64(longest[0].Load())/1e6, "alone-write-longest-ms")
+	b.ReportMetric(float64(longest[1].Load())/1e6, "write-longest-ms")
+}

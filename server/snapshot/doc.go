@@ -2,9 +2,11 @@
 //
 // # The cut
 //
-// Each change of a file is made between Volume.Enter and Volume.Leave (gate.go). To take a snapshot, the gate is
-// closed, and opened again as soon as the changes inside have ended: this is the cut, a moment between two calls. Nothing is
-// copied in it, so it takes as long as the longest change that is under way, and no longer than cutWait.
+// Each change of a file is made between Volume.Enter and Volume.Leave (gate.go), and all changes by one call are, as far as that can be
+// (inode.Together). To take a snapshot, the gate is closed, and opened again as soon as the changes inside have ended: this is
+// the cut (cut.go), a moment between two calls. Nothing is copied in it, so it takes as long as the longest change that is under way. If
+// that is more than cutWait, the gate is opened and closed again, for longer and longer. What may take long by itself, such as a
+// CLONE, has entered a gate of its own before (Volume.EnterLong), which is closed for a cut while the other is still open.
 //
 // # Before the first change
 //

@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -12,50 +10,28 @@ import (
 
 // Volume is what snapshots need of a volume's changes. The zero Volume is ready.
 type Volume struct {
-	// inside has the changes under way. There are several counters, so that calls on many processors do not write to one
-	// cache line.
-	inside [gateParts]struct {
-		changes atomic.Int64
-		_       [56]byte
-	}
-	closed atomic.Pointer[closing] // nil: the gate is open
-	taking atomic.Pointer[taking]  // nil: no snapshot is being taken
-	busy   atomic.Bool             // from before the cut until the snapshot is complete
+	changes gate                   // all changes
+	long    gate                   // those that may take long have entered here before
+	taking  atomic.Pointer[taking] // nil: no snapshot is being taken
+	busy    atomic.Bool            // from before the cut until the snapshot is complete
 }
 
-const gateParts = 8
-
-// closing is a time in which the gate is closed.
-type closing struct {
-	opened chan struct{} // closed at its end
-	held   bool          // it takes long: changes fail instead of waiting
-	// drained is whether no change is under way any more that began before.
-	drained atomic.Bool
-}
-
-// Part is where a change has entered.
-type Part uint8
-
-// Enter begins a change of a file, until Leave. It waits for a cut, so a change must not begin in another one. The error is
-// EAGAIN while somebody holds the volume, see Hold: then there is no Leave.
-func (v *Volume) Enter(id *disk.FileID) (Part, error) {
-	p := Part(id.Fold() % gateParts)
-	for {
-		v.inside[p].changes.Add(1)
-		closed := v.closed.Load()
-		if closed == nil {
-			return p, nil
-		}
-		v.inside[p].changes.Add(-1)
-		if closed.held {
-			return 0, syscall.EAGAIN
-		}
-		<-closed.opened
-	}
-}
+// Enter begins a change of a file, or several that are one, until Leave. It waits for a cut, so it must not be in another
+// one. The error is EAGAIN while somebody holds the volume, see Hold: then there is no Leave.
+func (v *Volume) Enter(id *disk.FileID) (Part, error) { return v.changes.enter(id) }
 
 // Leave ends a change.
-func (v *Volume) Leave(p Part) { v.inside[p].changes.Add(-1) }
+func (v *Volume) Leave(p Part) { v.changes.leave(p) }
+
+// EnterLong comes before Enter, and before any lock that changes take, for a change that may take long by itself. It waits for a
+// cut from when that is asked for, so that the pause is not as long as the change.
+func (v *Volume) EnterLong(id *disk.FileID) Part {
+	p, _ := v.long.enter(id) // it is never held
+	return p
+}
+
+// LeaveLong ends EnterLong, after Leave.
+func (v *Volume) LeaveLong(p Part) { v.long.leave(p) }
 
 // IsTaking reports whether a snapshot is being taken. For a change that has entered, this stays so.
 func (v *Volume) IsTaking() bool { return v.taking.Load() != nil }
@@ -84,66 +60,69 @@ func (v *Volume) Made(inode uint64) {
 	}
 }
 
-const (
-	// cutWait is how long the gate is closed at most: as long, writers wait.
-	cutWait = 50 * time.Millisecond
-	// cutPause is how long it is open again before the next try.
-	cutPause = 200 * time.Millisecond
-	// cutTries is how often it is tried.
-	cutTries = 50
-	// cutLook is the time between two looks at the changes inside.
-	cutLook = 50 * time.Microsecond
-)
-
-// ErrNoCut means that there was no moment between two changes, because one took too long at each try.
-var ErrNoCut = errors.New("changes that were under way did not end in time: try again when the volume is less busy, or the disk answers faster")
-
-// cut sets what is being taken, at a moment when no change is under way. It returns when that was.
-func (v *Volume) cut(ctx context.Context, t *taking) (time.Time, error) {
-	for range cutTries {
-		if at, ok := v.cutNow(t); ok {
-			return at, nil
-		}
-		select {
-		case <-ctx.Done():
-			return time.Time{}, context.Cause(ctx)
-		case <-time.After(cutPause):
-		}
+// gate lets changes in, until it is closed. The zero gate is open.
+type gate struct {
+	// inside has the changes under way. There are several counters, so that calls on many processors do not write to one
+	// cache line.
+	inside [gateParts]struct {
+		changes atomic.Int64
+		_       [56]byte
 	}
-	return time.Time{}, ErrNoCut
+	closed atomic.Pointer[closing] // nil: the gate is open
 }
 
-// cutNow is cut, if the changes under way end soon.
-func (v *Volume) cutNow(t *taking) (at time.Time, ok bool) {
-	cut := &closing{opened: make(chan struct{})}
-	if !v.closed.CompareAndSwap(nil, cut) { // it is held, and the holder makes no change meanwhile
-		if hold := v.closed.Load(); hold == nil || !hold.drained.Load() {
-			return at, false
-		}
-		v.taking.Store(t)
-		return time.Now(), true
-	}
-	defer v.open(cut)
-	if !v.drain(time.Now().Add(cutWait), nil) {
-		return at, false
-	}
-	v.taking.Store(t)
-	return time.Now(), true
+const gateParts = 8
+
+// closing is a time in which a gate is closed.
+type closing struct {
+	opened chan struct{} // closed at its end
+	held   bool          // it takes long: changes fail instead of waiting
+	// drained is whether no change is under way any more that began before.
+	drained atomic.Bool
 }
+
+// Part is where a change has entered.
+type Part uint8
+
+// enter waits while the gate is closed. The error is EAGAIN while it is held: then there is no leave.
+func (g *gate) enter(id *disk.FileID) (Part, error) {
+	p := Part(id.Fold() % gateParts)
+	for {
+		g.inside[p].changes.Add(1)
+		closed := g.closed.Load()
+		if closed == nil {
+			return p, nil
+		}
+		g.inside[p].changes.Add(-1)
+		if closed.held {
+			return 0, syscall.EAGAIN
+		}
+		<-closed.opened
+	}
+}
+
+func (g *gate) leave(p Part) { g.inside[p].changes.Add(-1) }
+
+// close closes the gate, until open. It returns false if it is closed already.
+func (g *gate) close(c *closing) bool { return g.closed.CompareAndSwap(nil, c) }
 
 // open ends a closing.
-func (v *Volume) open(c *closing) {
-	v.closed.Store(nil)
+func (g *gate) open(c *closing) {
+	g.closed.Store(nil)
 	close(c.opened)
 }
 
-// drain waits until all changes that were under way when the gate was closed have ended. It returns false at the time given, or
+// drainLook is the time between two looks at the changes inside.
+const drainLook = 50 * time.Microsecond
+
+// drain waits until all changes that were under way when the gate was closed have ended. It returns false after the time given, or
 // when done is closed.
-func (v *Volume) drain(until time.Time, done <-chan struct{}) bool {
+func (g *gate) drain(wait time.Duration, done <-chan struct{}) bool {
+	until := time.Now().Add(wait)
 	// A part that was empty once has no change until the gate is open again: who comes meanwhile leaves at once.
 	for part := 0; part < gateParts; {
 		switch {
-		case v.inside[part].changes.Load() == 0:
+		case g.inside[part].changes.Load() == 0:
 			part++
 			continue
 		case time.Now().After(until):
@@ -152,33 +131,8 @@ func (v *Volume) drain(until time.Time, done <-chan struct{}) bool {
 		select {
 		case <-done:
 			return false
-		case <-time.After(cutLook):
+		case <-time.After(drainLook):
 		}
 	}
 	return true
-}
-
-// holdWait is how long Hold waits for the changes under way.
-const holdWait = 30 * time.Second
-
-// Hold has all changes fail with EAGAIN, for which clients try again, until release is called. It waits for those under
-// way. Snapshots are still taken: the holder must make no change while one is. The error is ErrBusy if somebody
-// else holds the volume, ErrNoCut, or context.Cause of ctx.
-func (v *Volume) Hold(ctx context.Context) (release func(), err error) {
-	hold := &closing{opened: make(chan struct{}), held: true}
-	for !v.closed.CompareAndSwap(nil, hold) {
-		if c := v.closed.Load(); c != nil && c.held {
-			return nil, ErrBusy
-		}
-		time.Sleep(cutLook) // a cut
-	}
-	if !v.drain(time.Now().Add(holdWait), ctx.Done()) {
-		v.open(hold)
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, ErrNoCut
-	}
-	hold.drained.Store(true)
-	return func() { v.open(hold) }, nil
 }

@@ -22,6 +22,7 @@ type Progress struct {
 	Files  atomic.Int64 // entries of any type, the root not counted
 	Bytes  atomic.Int64 // that regular files take on the disk
 	Linked atomic.Int64 // files that are those of the earlier snapshot
+	Paused atomic.Int64 // how long all changes waited for the cut, in nanoseconds: the longest time
 
 	// Waited is how long a change has waited for a file to be captured, in nanoseconds: the longest time. WaitedFor is
 	// the path of the file, nil if that was not long. They are set at the end.
@@ -58,7 +59,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 			return err
 		}
 	}
-	at, err := v.cut(ctx, t)
+	at, err := v.cut(ctx, t, &p.Paused)
 	if err != nil {
 		return err
 	}
