@@ -59,7 +59,7 @@ func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.Fi
 	}
 	defer root.Close()
 	progress := (*snapshot.Progress)(p)
-	if err := served.Snapshots.Take(ctx, &served.Files, root, (*snapshot.Earlier)(last), progress); err != nil {
+	if err := served.Snapshots.Take(ctx, &served.Files, served.OwnFiles(), root, (*snapshot.Earlier)(last), progress); err != nil {
 		return volume.SnapshotTaken{}, err
 	}
 	return volume.SnapshotTaken{Cut: time.Unix(0, p.Cut.Load()), Files: p.Files.Load(), Bytes: p.Bytes.Load(), Linked: p.Linked.Load()}, nil

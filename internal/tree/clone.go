@@ -49,41 +49,65 @@ func SyncAll(f *os.File) error {
 	return nil
 }
 
-// Clone makes a file like an open one under a new name in a directory: with its owner, mode, times and extended attributes.
-// A regular file shares its blocks, and has the name before it is complete. A directory is empty. fd may be O_PATH,
-// and st is what Stat has said of it. The error is EOPNOTSUPP where the disk can't share blocks.
-func Clone(dir *os.File, name string, fd int, st *Statx) error {
-	e := Entry{Dir: dir, Name: name, FD: fd, Stat: st.Statx_t}
-	if e.Type() == unix.S_IFREG {
-		return e.clone(dir, name)
+// Source is a file that is to be cloned, with all that is to be read of it but its data.
+type Source struct {
+	entry    Entry
+	metadata metadata
+	data     int  // open to be read, -1 if it is no regular file
+	plain    bool // it has no extended attributes
+}
+
+// OpenSource opens a file that is open, perhaps with O_PATH, to be cloned. st is what Stat has said of it: the clone gets that, whatever
+// the file's mode is now.
+func OpenSource(fd int, st *Statx) (s *Source, err error) {
+	s = &Source{entry: Entry{FD: fd, Stat: st.Statx_t}, metadata: metadata{stat: st.Statx_t}, data: -1}
+	if st.IsRegular() {
+		// Its system calls are by descriptors: by paths in /proc, as for what is O_PATH, it takes half as long again.
+		if s.data, err = unix.Open(procPath(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, fmt.Errorf("open: %w", err)
+		}
+		if s.plain = hasNoAttributes(s.data); s.plain {
+			return s, nil
+		}
 	}
-	m, err := readMetadata(fd, &st.Statx_t)
-	if err != nil {
-		return err
+	if s.metadata, err = readMetadata(fd, &st.Statx_t); err != nil {
+		s.Close()
+		return nil, err
 	}
-	if e.Type() == unix.S_IFDIR {
+	return s, nil
+}
+
+// Close closes what OpenSource has opened.
+func (s *Source) Close() {
+	if s.data >= 0 {
+		_ = unix.Close(s.data) // only read from
+	}
+}
+
+// Clone makes a file like the source under a new name in a directory: with its owner, mode, times and extended attributes.
+// A regular file shares its blocks, and has the name before it is complete. A directory is empty. The error is EOPNOTSUPP
+// where the disk can't share blocks.
+func (s *Source) Clone(dir *os.File, name string) error {
+	switch s.entry.Type() {
+	case unix.S_IFREG:
+		return s.cloneFile(dir, name)
+	case unix.S_IFDIR:
 		if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil {
 			return fmt.Errorf("make a directory: %w", err)
 		}
-		return applyAt(dir, name, &m)
+		return applyAt(dir, name, &s.metadata)
 	}
-	return e.node(dir, name, &m)
+	return s.entry.node(dir, name, &s.metadata)
 }
 
-// clone makes system calls by descriptors: by paths in /proc, as for what is O_PATH, it takes half as long again.
-func (e *Entry) clone(dir *os.File, name string) (err error) {
-	src, err := unix.Open(procPath(e.FD), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
-	}
-	defer unix.Close(src)
+func (s *Source) cloneFile(dir *os.File, name string) (err error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	for e.Stat.Size > 0 {
-		err := unix.IoctlFileClone(fd, src)
+	for s.entry.Stat.Size > 0 {
+		err := unix.IoctlFileClone(fd, s.data)
 		if err == nil {
 			break
 		}
@@ -91,14 +115,10 @@ func (e *Entry) clone(dir *os.File, name string) (err error) {
 			return fmt.Errorf("share its blocks: %w", err)
 		}
 	}
-	if hasNoAttributes(src) && hasNoAttributes(fd) {
-		return e.applyPlain(fd)
+	if s.plain && hasNoAttributes(fd) {
+		return s.entry.applyPlain(fd)
 	}
-	m, err := readMetadata(e.FD, &e.Stat)
-	if err != nil {
-		return err
-	}
-	return m.apply(fd)
+	return s.metadata.apply(fd)
 }
 
 // hasNoAttributes reports whether it is known that an open file has no extended attributes.
@@ -137,12 +157,12 @@ func Fill(dir *os.File, name string, fill func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
+	if err := unix.Chmod(procPath(fd), 0o700); err != nil {
+		return fmt.Errorf("change the mode: %w", err)
+	}
 	m, err := readMetadata(fd, &st.Statx_t)
 	if err != nil {
 		return err
-	}
-	if err := unix.Chmod(procPath(fd), 0o700); err != nil {
-		return fmt.Errorf("change the mode: %w", err)
 	}
 	into, err := openDir(dir, name)
 	if err != nil {

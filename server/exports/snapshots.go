@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"syscall"
+
+	"github.com/podnas/podnas/server/snapshot"
 )
 
 // The complete snapshots of a volume are in one folder. Clients see it as a directory of the volume's root that is not
@@ -15,6 +17,24 @@ const SnapshotsName = ".snapshots"
 
 // ofSnapshots makes the number of a volume's snapshots of its own, which is random.
 const ofSnapshots = 0x736e617073686f74
+
+// ReadsOwn has snapshots read files of the process's own user, whose modes keep even their owner from them, by what a function
+// returns for their volume.
+func (t *Table) ReadsOwn(own func(*Volume) *snapshot.Own) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own = own
+}
+
+// OwnFiles returns what ReadsOwn has set, nil if the process may read everything.
+func (v *Volume) OwnFiles() *snapshot.Own {
+	v.table.mu.RLock()
+	defer v.table.mu.RUnlock()
+	if v.table.own == nil {
+		return nil
+	}
+	return v.table.own(v)
+}
 
 // Shown returns the snapshots of the volume, nil if it has none.
 func (v *Volume) Shown() *Volume { return v.shown.Load() }

@@ -179,10 +179,11 @@ type Table struct {
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
-	sorted  []*Volume       // by path; replaced by each change, because callers of Volumes have it
-	looking *time.Timer     // calls lookAfter; nil: no volume is counted
-	marks   string          // directory of the marks, see KeepMarks
-	forget  func(id uint64) // see OnForget; nil: nothing is kept
+	sorted  []*Volume                   // by path; replaced by each change, because callers of Volumes have it
+	looking *time.Timer                 // calls lookAfter; nil: no volume is counted
+	marks   string                      // directory of the marks, see KeepMarks
+	forget  func(id uint64)             // see OnForget; nil: nothing is kept
+	own     func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
 
 	saving atomic.Bool // indexes are written
 }

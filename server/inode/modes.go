@@ -65,7 +65,7 @@ func parseModeRecord(name string) (r modeRecord, ok bool) {
 	mode, modeErr := strconv.ParseUint(parts[2], 8, 32)
 	added, addedErr := strconv.ParseUint(parts[3], 8, 32)
 	r = modeRecord{key, uint32(mode), uint32(added)}
-	return r, ok && modeErr == nil && addedErr == nil && r.name() == name && r.mode&^allModes == 0 && r.added&^(unix.S_IRUSR|unix.S_IWUSR) == 0
+	return r, ok && modeErr == nil && addedErr == nil && r.name() == name && r.mode&^allModes == 0 && r.added&^(unix.S_IRUSR|unix.S_IWUSR|unix.S_IXUSR) == 0
 }
 
 func (m *modes) did(what string) {

@@ -62,6 +62,9 @@ func NewOpener(table *exports.Table, key *locate.Key, log *slog.Logger) *Opener 
 	o.sweeping.Go(o.sweep)
 	inside := o.inside
 	o.sweeping.Go(func() { inside.Age(o.stop) })
+	if table.Only != nil {
+		table.ReadsOwn(o.readOwn)
+	}
 	if table.Modes != "" {
 		o.modes.open(table.Modes, table.Only != nil, log)
 		if o.modes.some.Load() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/snapshot"
 )
 
 // openOwn opens a file of the only user, which is open as path, although its mode does not let its
@@ -15,61 +16,85 @@ import (
 // without a right for anybody is synced. Root needs no right for any of these. Another owner gets it
 // by the mode, for a moment, of which there is a record: modes.go.
 func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (d disk.Descriptor, err error) {
+	wants := uint32(unix.S_IRUSR)
+	if use == UseWrite {
+		wants |= unix.S_IWUSR
+	}
+	err = o.widened(v, id, path, wants, func() (err error) {
+		d, err = disk.Reopen(path, use.flags())
+		return err
+	})
+	if err != nil {
+		d.Close()
+	}
+	return d, err
+}
+
+// readOwn returns how snapshots of a volume read files of the only user that their owner may not read.
+func (o *Opener) readOwn(v *exports.Volume) *snapshot.Own {
+	return &snapshot.Own{
+		Still: func(do func()) {
+			o.modes.mu.Lock()
+			defer o.modes.mu.Unlock()
+			do()
+		},
+		Read: func(id disk.FileID, path int, do func() error) error {
+			return o.widened(v, id, path, unix.S_IRUSR|unix.S_IXUSR, do)
+		},
+	}
+}
+
+// widened calls do while the mode of a file of the only user gives its owner the rights that are wanted, that to search it if it
+// is a directory.
+func (o *Opener) widened(v *exports.Volume, id disk.FileID, path int, wants uint32, do func() error) error {
 	m := &o.modes
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// A file has one record at a time: of two that a kill leaves, one would take what the other has added for the mode.
 	if r, ok := m.left[fileKey{v.ID, id}]; ok {
 		if err := o.undoLocked(v, path, r); err != nil {
-			return disk.Descriptor{}, err
+			return err
 		}
 	}
 	attr, err := look(v, path, nil)
 	switch {
 	case err != nil:
-		return disk.Descriptor{}, err
+		return err
 	case m.dir == nil || attr.UID != o.table.Only.UID:
-		return disk.Descriptor{}, unix.EACCES
-	}
-	wants := uint32(unix.S_IRUSR)
-	if use == UseWrite {
-		wants |= unix.S_IWUSR
+		return unix.EACCES
+	case !attr.IsDir():
+		wants &^= unix.S_IXUSR
 	}
 	r := modeRecord{fileKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
 	if r.added == 0 {
-		return disk.Reopen(path, use.flags())
+		return do()
 	}
 	if err := m.recordLocked(r); err != nil {
-		return disk.Descriptor{}, err
+		return err
 	}
 	m.did("recorded")
-	err = o.changeInside(v, func() error { // the mode is as before at the end
-		d, err = o.openWidened(v, path, use, r)
-		return err
-	}, &id)
-	return d, err
+	return o.changeInside(v, func() error { return o.whileWide(v, path, r, do) }, &id) // the mode is as before at the end
 }
 
-// openWidened opens a file for use while it has the bits of a record, which is on the disk. The caller has locked
+// whileWide calls do while a file has the bits of a record, which is on the disk. The caller has locked
 // modes.mu. Not checked: checklocks can't follow it into change.
 //
 // +checklocksignore
-func (o *Opener) openWidened(v *exports.Volume, path int, use Use, r modeRecord) (disk.Descriptor, error) {
+func (o *Opener) whileWide(v *exports.Volume, path int, r modeRecord, do func() error) error {
 	m := &o.modes
 	if err := unix.Chmod(disk.ProcPath(path), r.mode|r.added); err != nil {
-		return disk.Descriptor{}, errors.Join(err, m.dropLocked(r))
+		return errors.Join(err, m.dropLocked(r))
 	}
 	m.did("widened")
-	d, err := disk.Reopen(path, use.flags())
+	err := do()
 	if undone := errors.Join(m.narrow(path, r), m.settle(v, path)); undone != nil {
 		m.leaveLocked(r) // to the next process
-		d.Close()
-		return disk.Descriptor{}, undone
+		return undone
 	}
 	m.did("narrowed")
 	if undone := m.dropLocked(r); undone != nil {
 		m.leaveLocked(r)
 	}
 	m.did("dropped")
-	return d, err
+	return err
 }

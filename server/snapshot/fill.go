@@ -109,7 +109,7 @@ func (w *walker) fromLive(d *filling, e *entry, r *record) (made bool, err error
 	if made, linked := w.fromLast(d, e, r); linked {
 		return made, nil
 	}
-	file, st, err := w.find(d.live, e)
+	file, st, err := w.find(d, e)
 	if err != nil {
 		return false, err
 	}
@@ -159,14 +159,22 @@ func (w *walker) fromLast(d *filling, e *entry, r *record) (made, linked bool) {
 	return true, true
 }
 
-// find opens a file that has not changed, by the name that it had at the cut, or where it was moved.
-func (w *walker) find(live int, e *entry) (file disk.Descriptor, st tree.Statx, err error) {
-	if live >= 0 {
-		file, err = disk.OpenEntry(live, e.name)
+// find opens a file that has not changed, by the name that it had at the cut, or where it was moved. The index gets to know a
+// directory: it may be in one that can't be listed.
+func (w *walker) find(d *filling, e *entry) (file disk.Descriptor, st tree.Statx, err error) {
+	if live := d.live; live >= 0 {
+		seen := w.files.Observe()
+		err = w.reads(live, func() error {
+			file, err = disk.OpenEntry(live, e.name)
+			return err
+		})
 		switch {
 		case err == nil:
-			st, err = tree.Stat(file.FD())
+			st, err = w.stat(file.FD())
 			if err != nil || st.Ino == e.inode || !st.IsOn(&w.root) {
+				if err == nil && st.IsDir() && st.IsOn(&w.root) {
+					seen.Saw(live, d.inode, []byte(e.name), st.Ino, true)
+				}
 				return file, st, err
 			}
 			file.Close()
@@ -181,6 +189,6 @@ func (w *walker) find(live int, e *entry) (file disk.Descriptor, st tree.Statx, 
 	if file, err = w.open(&id); err != nil {
 		return file, st, err
 	}
-	st, err = tree.Stat(file.FD())
+	st, err = w.stat(file.FD())
 	return file, st, err
 }

@@ -72,7 +72,7 @@ func (v *volume) take(p *snapshot.Progress) (string, error) {
 	}
 	defer root.Close()
 	tree := filepath.Join(work, snapshot.Tree)
-	if err := v.Snapshots.Take(context.Background(), &v.Files, root, v.last, p); err != nil {
+	if err := v.Snapshots.Take(context.Background(), &v.Files, v.OwnFiles(), root, v.last, p); err != nil {
 		return "", err
 	}
 	v.last = &snapshot.Earlier{Tree: tree, Catalogue: filepath.Join(work, snapshot.Catalogue), Cut: time.Unix(0, p.Cut.Load())}
@@ -215,7 +215,7 @@ func TestOneAtATime(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ended := make(chan error, 1)
 		var p snapshot.Progress
-		go func() { ended <- v.Snapshots.Take(ctx, &v.Files, work, nil, &p) }()
+		go func() { ended <- v.Snapshots.Take(ctx, &v.Files, nil, work, nil, &p) }()
 		for p.Files.Load() < 10 {
 			time.Sleep(time.Millisecond)
 		}

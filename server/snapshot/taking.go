@@ -28,6 +28,7 @@ const (
 // taking is a snapshot that is being taken.
 type taking struct {
 	files *locate.Volume
+	own   *Own // nil: the process may read everything
 	work  *os.Root
 	// objects is the folder of what was captured.
 	objects *os.File
@@ -201,7 +202,7 @@ func (t *taking) captureFile(inode uint64, file *disk.FileID) (ours bool, err er
 		return true, err
 	}
 	defer path.Close()
-	st, err := tree.Stat(path.FD())
+	st, err := t.stat(path.FD())
 	if err != nil {
 		return true, err
 	}
@@ -237,7 +238,16 @@ func (t *taking) capture(inode uint64, file *disk.FileID, path int, st *tree.Sta
 // clone makes a file of the snapshot. A device needs a right that podnas may not have: then the snapshot lacks it, as
 // a copy would.
 func (t *taking) clone(dir *os.File, name string, path int, st *tree.Statx) error {
-	err := tree.Clone(dir, name, path, st)
+	var source *tree.Source
+	err := t.reads(path, func() (err error) {
+		source, err = tree.OpenSource(path, st)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	err = source.Clone(dir, name)
 	if st.IsDevice() && errors.Is(err, syscall.EPERM) {
 		return nil
 	}
@@ -245,10 +255,14 @@ func (t *taking) clone(dir *os.File, name string, path int, st *tree.Statx) erro
 }
 
 func (t *taking) captureNames(inode uint64, file *disk.FileID, path int) (err error) {
-	dir, err := disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOATIME)
-	if errors.Is(err, syscall.EPERM) {
-		dir, err = disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY)
-	}
+	var dir disk.Descriptor
+	err = t.reads(path, func() error {
+		dir, err = disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOATIME)
+		if errors.Is(err, syscall.EPERM) {
+			dir, err = disk.Reopen(path, syscall.O_RDONLY|syscall.O_DIRECTORY)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("open a directory: %w", err)
 	}

@@ -36,7 +36,7 @@ var ErrBusy = errors.New("a snapshot of the volume is being taken, or it is bein
 // Take makes Tree in the folder work, which is empty: the files of a volume at one moment, which Progress.Cut says; and Catalogue. When
 // it returns nil, all of it is on the disk. The volume must not end before. last may be nil, and removed meanwhile. The error is ErrBusy if
 // one is being taken already, ErrNoCut, or context.Cause of ctx.
-func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, last *Earlier, p *Progress) error {
+func (v *Volume) Take(ctx context.Context, files *locate.Volume, own *Own, work *os.Root, last *Earlier, p *Progress) error {
 	if !v.busy.CompareAndSwap(false, true) {
 		return ErrBusy
 	}
@@ -44,7 +44,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, work *os.Root, 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	t := &taking{
-		files: files, work: work, failed: fail,
+		files: files, own: own, work: work, failed: fail,
 		captured: tree.Inodes{}, counted: tree.Inodes{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
 	}
 	if err := t.begin(); err != nil {

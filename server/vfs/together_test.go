@@ -47,7 +47,7 @@ func (w *world) take(work string) string {
 	mustDo(w, err)
 	defer root.Close()
 	v, _ := w.table.ByID(1)
-	mustDo(w, v.Snapshots.Take(context.Background(), &v.Files, root, nil, new(snapshot.Progress)))
+	mustDo(w, v.Snapshots.Take(context.Background(), &v.Files, nil, root, nil, new(snapshot.Progress)))
 	return filepath.Join(work, snapshot.Tree)
 }
 
