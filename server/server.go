@@ -226,6 +226,9 @@ func (s *Server) Restore(ctx context.Context, v *exports.Volume, name string, p 
 	return restore.Run(ctx, s.engine.Opener(), v, name, p)
 }
 
+// Touch has clients look again what is in the root of a volume, see inode.Opener.Touch.
+func (s *Server) Touch(v *exports.Volume) error { return s.engine.Opener().Touch(v) }
+
 // OpenFiles returns how many files of a volume clients of version 4 have open. Version 3 does not tell.
 func (s *Server) OpenFiles(volume uint64) int { return s.engine.Opener().HeldIn(volume) }
 

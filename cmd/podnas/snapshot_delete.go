@@ -10,8 +10,9 @@ import (
 	"github.com/podnas/podnas/provisioner/control"
 )
 
-const snapshotDeleteLong = `Delete snapshots. Clients that read one get errors from then on. Its files are removed in the background, which
-gives back the blocks that nothing else shares: other snapshots and the volume do not change.
+const snapshotDeleteLong = `Delete snapshots. Clients that read one, or have its files open, get errors from then on ("Stale file handle"). Its files
+are removed in the background, which gives back the blocks that nothing else shares: other snapshots
+and the volume do not change.
 
 A snapshot that is not complete is given up. One that a volume is being copied from, or that a volume
 shows, is not deleted.

@@ -57,38 +57,37 @@ func TestViewCommands(t *testing.T) {
 
 // What clients see of a snapshot can't be changed by any version, and their handles hold over a restart.
 func TestViewOverNFS(t *testing.T) {
+	overNFS(t, testdisk.XFS, viewOverNFS)
+}
+
+// overNFS runs a test on disks, by both ways of finding files.
+func overNFS(t *testing.T, on func(*testing.T, func(*testing.T, string)), test func(t *testing.T, root, handles string)) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the native engine needs root")
 	}
 	for _, handles := range []string{server.HandlesKernel, server.HandlesIndex} {
 		t.Run(handles, func(t *testing.T) {
-			testdisk.XFS(t, func(t *testing.T, root string) { viewOverNFS(t, root, handles) })
+			on(t, func(t *testing.T, root string) {
+				t.Setenv("PODNAS_ROOT", root)
+				test(t, root, handles)
+			})
 		})
+	}
+}
+
+// runs runs a command, which must succeed.
+func runs(t *testing.T, args ...string) {
+	t.Helper()
+	if _, errs, err := podnas(t.Context(), args...); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, errs)
 	}
 }
 
 func viewOverNFS(t *testing.T, root, handles string) {
 	t.Helper()
-	t.Setenv("PODNAS_ROOT", root)
-	run := func(args ...string) {
-		t.Helper()
-		if _, errs, err := podnas(t.Context(), args...); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, errs)
-		}
-	}
-	start := func() (address string, stop func()) {
-		log, cancel, ended := serving(t, "--root="+root, "--quota=server", "--handles="+handles, "--http=127.0.0.1:0")
-		address = waitForAddress(t, log)
-		waitUntil(t, "podnas answers", func() bool {
-			_, _, err := podnas(t.Context(), "volume", "list")
-			return err == nil
-		})
-		return address, func() {
-			cancel()
-			mustDo(t, <-ended)
-		}
-	}
-	address, stop := start()
+	run := func(args ...string) { runs(t, args...) }
+	address, stop := servingDisk(t, root, handles)
 	run("volume", "create", "data", "--size", "64Mi")
 	mustDo(t, os.WriteFile(filepath.Join(root, "data", "f"), []byte("content"), 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(root, "data", "sub"), 0o755))
@@ -99,7 +98,7 @@ func viewOverNFS(t *testing.T, root, handles string) {
 	before := viewByVersion3(t, address)
 	nfstest4.RunView(t, nfstest4.Target{Addr: address, MountAddr: address, Export: "/data", ReadOnly: "/shown"})
 	stop()
-	address, stop = start()
+	address, stop = servingDisk(t, root, handles)
 	after := viewByVersion3(t, address)
 	for name := range before {
 		if !bytes.Equal(before[name], after[name]) {
@@ -117,6 +116,21 @@ func viewOverNFS(t *testing.T, root, handles string) {
 		}
 	}
 	stop()
+}
+
+// servingDisk serves a disk, which PODNAS_ROOT names, until stop is called.
+func servingDisk(t *testing.T, root, handles string) (address string, stop func()) {
+	t.Helper()
+	log, cancel, ended := serving(t, "--root="+root, "--quota=server", "--handles="+handles, "--http=127.0.0.1:0")
+	address = waitForAddress(t, log)
+	waitUntil(t, "podnas answers", func() bool {
+		_, _, err := podnas(t.Context(), "volume", "list")
+		return err == nil
+	})
+	return address, func() {
+		cancel()
+		mustDo(t, <-ended)
+	}
 }
 
 func dial3(t *testing.T, address string) *nfstest.Client {

@@ -65,9 +65,46 @@ func (e exporter) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.Fi
 	return volume.SnapshotTaken{Cut: time.Unix(0, p.Cut.Load()), Files: p.Files.Load(), Bytes: p.Bytes.Load(), Linked: p.Linked.Load()}, nil
 }
 
-// ShowSnapshots implements volume.Snapshotter.
-func (e exporter) ShowSnapshots(v volume.Volume, dir string) error {
-	return e.Table.ShowSnapshots(v.ID, dir)
+// ShowSnapshots implements volume.Snapshotter. Clients know what is in a directory as long as its change attribute, in
+// version 3 its ctime, is the same. That of .snapshots moves with each snapshot, and the root's when .snapshots comes or goes.
+func (e exporter) ShowSnapshots(v volume.Volume, dir string, all []volume.Snapshot) error {
+	served, err := e.begin(v)
+	if err != nil {
+		return err
+	}
+	defer served.Done()
+	if len(all) == 0 {
+		if !e.Table.HideSnapshots(v.ID) {
+			return nil
+		}
+		return e.touch(served)
+	}
+	appears := served.Shown() == nil
+	if err := e.Table.ShowSnapshots(v.ID, dir); err != nil {
+		return err
+	}
+	shown := make([]exports.Snapshot, len(all))
+	for i := range all {
+		shown[i] = exports.Snapshot{Name: all[i].Name, At: all[i].Created}
+	}
+	if err := e.Table.SetSnapshots(v.ID, shown); err != nil {
+		return err
+	}
+	if in := served.Shown(); in != nil { // else the volume is being deleted
+		err = e.touch(in)
+	}
+	if appears {
+		err = errors.Join(err, e.touch(served))
+	}
+	return err
+}
+
+// touch has clients look again what is in the root of a volume. Before there is a server, there are no clients.
+func (e exporter) touch(v *exports.Volume) error {
+	if e.NFS == nil || e.NFS() == nil {
+		return nil
+	}
+	return e.NFS().Touch(v)
 }
 
 // HoldVolume implements volume.Snapshotter.

@@ -48,8 +48,8 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 // snapshots takes empty ones.
 type snapshots struct{ volume.Snapshotter }
 
-func (snapshots) CheckSnapshots(volume.Volume) error        { return nil }
-func (snapshots) ShowSnapshots(volume.Volume, string) error { return nil }
+func (snapshots) CheckSnapshots(volume.Volume) error                           { return nil }
+func (snapshots) ShowSnapshots(volume.Volume, string, []volume.Snapshot) error { return nil }
 func (snapshots) TakeSnapshot(_ context.Context, _ volume.Volume, work *os.File, _ *volume.EarlierSnapshot, _ *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
 	return volume.SnapshotTaken{Cut: time.Now(), Files: 3, Bytes: 5 << 20}, os.Mkdir(filepath.Join(work.Name(), "tree"), 0o700)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,10 @@ type copier struct {
 	mu    sync.Mutex
 	held  map[string]int    // by the names of volumes
 	shown map[string]string // directories by the names of volumes
-	last  *EarlierSnapshot  // of the latest TakeSnapshot
+	names string            // of the snapshots that were shown last
+	// showing, if set, is called with these names.
+	showing func(string)
+	last    *EarlierSnapshot // of the latest TakeSnapshot
 }
 
 func (c *copier) CheckSnapshots(Volume) error { return c.refuse }
@@ -132,13 +136,22 @@ func (c *copier) RestoreSnapshot(ctx context.Context, v Volume, name string, p *
 
 func (c *copier) OpenFiles(Volume) int { return c.open }
 
-func (c *copier) ShowSnapshots(v Volume, dir string) error {
+func (c *copier) ShowSnapshots(v Volume, dir string, all []Snapshot) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shown == nil {
 		c.shown = map[string]string{}
 	}
 	c.shown[v.Name] = dir
+	var names []string
+	for i := range all {
+		names = append(names, all[i].Name)
+	}
+	slices.Sort(names)
+	c.names = strings.Join(names, " ")
+	if c.showing != nil {
+		c.showing(c.names)
+	}
 	return nil
 }
 

@@ -96,6 +96,7 @@ func (s *Store) deleteSnapshot(r *snapshotRecord) error {
 		return err
 	}
 	s.step("snapshot is in the trash")
+	s.hideSnapshot(r)
 	if err := s.removeSnapshotRecord(r); err != nil {
 		return err
 	}
@@ -112,6 +113,22 @@ func (s *Store) deleteSnapshot(r *snapshotRecord) error {
 		s.removeSnapshotDirs(r.VolumeID)
 	}
 	return nil
+}
+
+// hideSnapshot has clients of the volume, if it is exported, not see a snapshot any more whose files are in the trash.
+func (s *Store) hideSnapshot(r *snapshotRecord) {
+	s.mu.Lock()
+	r.gone = true
+	var of []Volume
+	for _, v := range s.records {
+		if v.ID == r.VolumeID && v.State == ready && v.unserved == nil && !v.deleting {
+			of = append(of, v.Volume)
+		}
+	}
+	s.mu.Unlock()
+	for _, v := range of {
+		s.showSnapshots(v)
+	}
 }
 
 // isKnownLocked reports whether there is a volume of an ID, which may be deleted and kept.

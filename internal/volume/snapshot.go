@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -64,9 +65,10 @@ type Snapshotter interface {
 	// the earlier snapshot, if last is not nil. The tree is on the disk when TakeSnapshot returns nil. After an error, which is
 	// ctx's if ctx has ended, what is in work is worth nothing.
 	TakeSnapshot(ctx context.Context, v Volume, work *os.File, last *EarlierSnapshot, p *SnapshotProgress) (SnapshotTaken, error)
-	// ShowSnapshots has clients of an exported volume see the directories in dir as .snapshots/NAME, until Unexport. It may
-	// be called again.
-	ShowSnapshots(v Volume, dir string) error
+	// ShowSnapshots has clients of an exported volume see snapshots, which are directories in dir, as .snapshots/NAME, until
+	// Unexport, and no others that they saw before: what clients know of these is not valid any more when it returns. Without a
+	// snapshot there is no .snapshots. It is called before a snapshot is in dir, and again when one has come or gone.
+	ShowSnapshots(v Volume, dir string, all []Snapshot) error
 	// HoldVolume has clients' changes of an exported volume fail so that they try again, until release is called. When it returns, those
 	// that were under way have ended. The error is ctx's if ctx has ended.
 	HoldVolume(ctx context.Context, v Volume) (release func(), err error)
@@ -163,6 +165,7 @@ type snapshotRecord struct {
 
 	unknown  object    // fields of a newer podnas
 	deleting bool      // guarded by Store.mu
+	gone     bool      // its files are in the trash; guarded by Store.mu
 	expired  time.Time // when expire has first seen that; guarded by Store.mu
 }
 
@@ -350,4 +353,28 @@ func (s *Store) export(v Volume) error {
 		s.showSnapshots(v)
 	}
 	return nil
+}
+
+// showSnapshots has clients of an exported volume see the snapshots that it has now, also one that is about to be in its place.
+func (s *Store) showSnapshots(v Volume) {
+	if s.snapshotter == nil {
+		return
+	}
+	s.showing.Lock()
+	defer s.showing.Unlock()
+	var all []Snapshot
+	s.mu.Lock()
+	for _, r := range s.snapshots[v.ID] {
+		if !r.gone {
+			all = append(all, r.Snapshot)
+		}
+	}
+	if t := s.takings[v.ID]; t != nil && t.coming != nil {
+		all = append(all, *t.coming)
+	}
+	s.mu.Unlock()
+	dir := filepath.Join(s.root.Name(), snapshotsOf(v.ID), snapshotReady)
+	if err := s.snapshotter.ShowSnapshots(v, dir, all); err != nil {
+		s.log.Error("snapshot: clients can't see those of a volume as they are", "volume", v.Name, "err", err)
+	}
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -138,6 +139,58 @@ func TestSnapshots(t *testing.T) {
 		eventually(t, "its files are gone", func() bool { return len(stateFiles(t, root)) == 1 })
 		mustDo(t, s.Close())
 	})
+}
+
+// Clients are told of a snapshot before it is in its place, and that one is gone when it is, and no other.
+func TestShownSnapshots(t *testing.T) {
+	root := t.TempDir()
+	s, c := openWith(t, root)
+	v := mustCreate(t, s, "v")
+	var told []string
+	c.showing = func(names string) {
+		there, err := filepath.Glob(filepath.Join(root, snapshotsOf(v.ID), snapshotReady, "*"))
+		mustDo(t, err)
+		for i := range there {
+			there[i] = filepath.Base(there[i])
+		}
+		told = append(told, fmt.Sprintf("%s (%s)", names, strings.Join(there, " ")))
+	}
+	want := func(what string, lines ...string) {
+		t.Helper()
+		if !slices.Equal(told, lines) {
+			t.Errorf("%s: clients were told of %q, want %q", what, told, lines)
+		}
+		told = nil
+	}
+	mustSnapshot(t, s, "v", "a")
+	want("the first", "a ()", "a (a)")
+	mustSnapshot(t, s, "v", "b")
+	want("the second", "a b (a)", "a b (a b)")
+	c.middle = func(context.Context) error { return errMissing }
+	if _, err := s.CreateSnapshot(t.Context(), "v", "c"); !errors.Is(err, errMissing) {
+		t.Error(err)
+	}
+	want("one that fails")
+	c.middle = nil
+	mustDo(t, os.Mkdir(filepath.Join(root, snapshotsOf(v.ID), "c.catalogue"), 0o700)) // in the way of the last steps
+	if _, err := s.CreateSnapshot(t.Context(), "v", "c"); err == nil {
+		t.Error("a snapshot without its catalogue")
+	}
+	want("one that fails at last", "a b c (a b)", "a b (a b)")
+	mustDo(t, s.DeleteSnapshot(t.Context(), "v", "a"))
+	want("a deletion", "b (b)")
+	mustDo(t, s.Close())
+
+	s, c = openWith(t, root)
+	if c.names != "b" {
+		t.Errorf("after a restart, clients are told of %q", c.names)
+	}
+	mustDo(t, s.Delete(t.Context(), "v"))
+	c.names = "not told"
+	mustDo(t, s.DeleteSnapshot(t.Context(), "v", "b"))
+	if c.names != "not told" {
+		t.Errorf("clients of a deleted volume are told of %q", c.names)
+	}
 }
 
 func TestSnapshotsAreRefused(t *testing.T) {

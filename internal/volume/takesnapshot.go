@@ -42,6 +42,8 @@ type taking struct {
 	reserve   int64
 	uncounted bool
 	capacity  int64
+	// coming is the snapshot when it is about to be complete; guarded by Store.mu.
+	coming *Snapshot
 
 	done    chan struct{} // closed when it has ended
 	taken   Snapshot      // set before that
@@ -270,6 +272,7 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	}}
 	err := s.makeSnapshotTree(ctx, t, r)
 	if err == nil {
+		s.setComing(t, &r.Snapshot) // first, so that its files have no other handles for a moment
 		err = s.commitSnapshot(r)
 	}
 	if err != nil {
@@ -277,6 +280,7 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 		if undo := s.undoSnapshot(r); undo != nil {
 			err = fmt.Errorf("%w; what is left of it can't be removed, and the next start tries again: %w", err, undo)
 		}
+		s.setComing(t, nil)
 		s.log.Warn("snapshot: not taken", "err", err)
 		return Snapshot{}, err
 	}
@@ -285,12 +289,10 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	}
 	s.mu.Lock()
 	s.snapshots[r.VolumeID] = append(s.snapshots[r.VolumeID], r)
-	first := len(s.snapshots[r.VolumeID]) == 1
+	t.coming = nil
 	taken := s.describeLocked(r)
 	s.mu.Unlock()
-	if first {
-		s.showSnapshots(t.volume)
-	}
+	s.showSnapshots(t.volume)
 	if len(r.Scheduled) > 0 {
 		s.wakeRoom()
 	}
@@ -301,6 +303,17 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	s.log.Info("snapshot: taken", "volume", r.Volume, "snapshot", r.Name, "files", r.Files, "bytes", FormatSize(r.Bytes),
 		"linked", r.Linked, "at", r.Created, "took", r.Completed.Sub(t.began).Round(time.Millisecond))
 	return taken, nil
+}
+
+// setComing says which snapshot is about to be complete, nil: none is after all.
+func (s *Store) setComing(t *taking, coming *Snapshot) {
+	s.mu.Lock()
+	was := t.coming
+	t.coming = coming
+	s.mu.Unlock()
+	if was != coming {
+		s.showSnapshots(t.volume)
+	}
 }
 
 // makeSnapshotTree has the server make the tree, and completes the record.
@@ -452,16 +465,5 @@ func (s *Store) endTaking(id uint64) {
 	s.mu.Unlock()
 	if t != nil {
 		t.end(fmt.Errorf("%w: it is being deleted", ErrBusy))
-	}
-}
-
-// showSnapshots has clients of a volume see its snapshots.
-func (s *Store) showSnapshots(v Volume) {
-	if s.snapshotter == nil {
-		return
-	}
-	dir := filepath.Join(s.root.Name(), snapshotsOf(v.ID), snapshotReady)
-	if err := s.snapshotter.ShowSnapshots(v, dir); err != nil {
-		s.log.Error("snapshot: clients can't see those of a volume", "volume", v.Name, "err", err)
 	}
 }

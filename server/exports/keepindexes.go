@@ -1,6 +1,8 @@
 package exports
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/podnas/podnas/server/locate"
@@ -9,12 +11,26 @@ import (
 // lastIndexes is how long the end of the process may be delayed.
 const lastIndexes = time.Second
 
-// IndexCounts counts the indexes.
+// IndexCounts counts the indexes, also those of snapshots.
 func (t *Table) IndexCounts() (n locate.IndexCounts) {
-	for _, v := range t.Volumes() {
+	for _, v := range t.all() {
 		n.Add(&v.Files)
 	}
 	return n
+}
+
+// all returns the volumes, with the snapshots that are open.
+func (t *Table) all() []*Volume {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Values(t.byID))
+}
+
+// RestIndexes has the indexes of snapshots forget what no call uses. It is called each minute.
+func (t *Table) RestIndexes() {
+	for _, v := range t.all() {
+		v.Files.Rest()
+	}
 }
 
 // SaveIndexes begins to write what is new in the indexes. It is called each minute.

@@ -1,16 +1,26 @@
 package exports
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"path"
+	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/podnas/podnas/server/snapshot"
 )
 
 // The complete snapshots of a volume are in one folder. Clients see it as a directory of the volume's root that is not
-// listed. It is a Volume of its own, so that the handles of what is in it say so, and nothing in it can be changed. To
-// clients it is on the volume's file system, as its files are on the same disk: they need no other mount for it.
+// listed. It is a Volume of its own, and so is each snapshot in it: the handles of what is in it say so, nothing in it can be
+// changed, and the handles of a snapshot that is deleted are those of a volume that has ended, though a file of it may have a
+// name in another snapshot. To clients all are on the volume's file system, as their files are on the same disk: they need no
+// other mount for them.
+//
+// A volume may have many snapshots, of which clients use few. So a snapshot is opened when the first handle of it comes, and its
+// index has what was asked for (locate.Config.Sleeps).
 
 // SnapshotsName is the name of the directory of a volume's snapshots.
 const SnapshotsName = ".snapshots"
@@ -36,44 +46,162 @@ func (v *Volume) OwnFiles() *snapshot.Own {
 	return v.table.own(v)
 }
 
+// Snapshot is one of the snapshots that clients see.
+type Snapshot struct {
+	Name string    // in the folder
+	At   time.Time // its moment: with a name, no other snapshot of the volume ever has it
+}
+
+// number is the number of the Volume of a snapshot. It is the same in the next process.
+func (s *Snapshot) number(shown uint64) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(s.At.UnixNano()))) // a Hash returns no error
+	_, _ = h.Write([]byte(s.Name))
+	return shown ^ h.Sum64()
+}
+
+// shownSnapshot is a snapshot that may be opened.
+type shownSnapshot struct {
+	in   *Volume // the volume's snapshots
+	name string
+}
+
 // Shown returns the snapshots of the volume, nil if it has none.
 func (v *Volume) Shown() *Volume { return v.shown.Load() }
 
-// ShowSnapshots has clients of a volume see what is in a folder as its snapshots. The volume must not end meanwhile.
-func (t *Table) ShowSnapshots(id uint64, dir string) error {
-	of, ok := t.ByID(id)
-	if !ok {
-		return fmt.Errorf("show snapshots: %w", syscall.ESTALE)
+// NumberOf returns the number of the Volume of a name in the root of a volume's snapshots. ok is false for other names, and in
+// other volumes.
+func (v *Volume) NumberOf(name []byte) (id uint64, ok bool) {
+	if all := v.numbers.Load(); all != nil {
+		id, ok = (*all)[string(name)]
 	}
+	return id, ok
+}
+
+// ShowSnapshots has clients of a volume see a folder as its directory of snapshots.
+func (t *Table) ShowSnapshots(id uint64, dir string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.Shown() != nil {
+	of := t.byID[id]
+	switch {
+	case of == nil:
+		return fmt.Errorf("show snapshots: %w", syscall.ESTALE)
+	case of.Shown() != nil:
 		return nil
 	}
-	options := of.Options
-	options.ReadOnly = true
-	v, err := t.open(Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir, Options: options, Form: of.Files.Form()})
+	v, err := t.openIn(of, Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir})
 	if err != nil {
 		return err
 	}
-	if v.FS.Device == of.FS.Device { // else the same inode numbers would be two files'
-		v.FSID = of.FSID
-	}
-	v.Of = of
 	t.byID[v.ID] = v
 	of.shown.Store(v)
-	v.Files.Fill()
 	return nil
 }
 
-// hideSnapshots ends ShowSnapshots.
-func (t *Table) hideSnapshots(of *Volume) {
-	v := of.shown.Swap(nil)
-	if v == nil {
-		return
+// openIn is open for snapshots: of a volume, or one of its snapshots.
+func (t *Table) openIn(of *Volume, e Exported) (*Volume, error) {
+	e.Options, e.Form, e.of = of.Options, of.Files.Form(), of
+	e.Options.ReadOnly = true
+	v, err := t.open(e)
+	if err == nil && v.FS.Device == of.FS.Device { // else the same inode numbers would be two files'
+		v.FSID = of.FSID
+	}
+	return v, err
+}
+
+// SetSnapshots says which of the names in the folder of ShowSnapshots are snapshots. Those that are no more end, and it waits for
+// their current calls.
+func (t *Table) SetSnapshots(id uint64, all []Snapshot) error {
+	t.mu.Lock()
+	var shown *Volume
+	if of := t.byID[id]; of != nil {
+		shown = of.Shown()
+	}
+	if shown == nil {
+		t.mu.Unlock()
+		return fmt.Errorf("set snapshots: %w", syscall.ESTALE)
+	}
+	gone := t.setSnapshotsLocked(shown, all)
+	t.mu.Unlock()
+	end(gone)
+	return nil
+}
+
+// setSnapshotsLocked sets the snapshots in the directory of a volume's, and returns those that are to end.
+//
+// +checklocks:t.mu
+func (t *Table) setSnapshotsLocked(shown *Volume, all []Snapshot) (gone []*Volume) {
+	numbers := make(map[string]uint64, len(all))
+	stay := make(map[uint64]bool, len(all))
+	for i := range all {
+		n := all[i].number(shown.ID)
+		numbers[all[i].Name], stay[n] = n, true
+		t.snapshots[n] = shownSnapshot{shown, all[i].Name}
+	}
+	if before := shown.numbers.Swap(&numbers); before != nil {
+		for n := range maps.Values(*before) {
+			if stay[n] {
+				continue
+			}
+			delete(t.snapshots, n)
+			if v := t.byID[n]; v != nil {
+				delete(t.byID, n)
+				gone = append(gone, v)
+			}
+		}
+	}
+	return gone
+}
+
+func end(all []*Volume) {
+	for _, v := range all {
+		v.end()
+	}
+}
+
+// openSnapshot opens a snapshot by its number.
+func (t *Table) openSnapshot(id uint64) (*Volume, bool) {
+	t.mu.RLock()
+	s, ok := t.snapshots[id]
+	t.mu.RUnlock()
+	if !ok {
+		return nil, false
+	}
+	dir := filepath.Join(s.in.Files.Root.Name(), s.name)
+	opened, err := t.openIn(s.in, Exported{ID: id, Path: path.Join(s.in.Path, s.name), Dir: dir})
+	if err != nil {
+		t.log().Warn("nfs: can't open a snapshot", "snapshot", path.Join(s.in.Path, s.name), "err", err)
+		return nil, false
 	}
 	t.mu.Lock()
+	v := t.byID[id]
+	if _, ok = t.snapshots[id]; ok && v == nil {
+		v = opened
+		t.byID[id] = v
+	}
+	t.mu.Unlock()
+	if v != opened { // another call was faster, or the snapshot is gone
+		opened.end()
+	}
+	return v, ok
+}
+
+// HideSnapshots ends ShowSnapshots, and waits for current calls. It returns whether there was anything to see.
+func (t *Table) HideSnapshots(id uint64) bool {
+	of, ok := t.ByID(id)
+	return ok && t.hideSnapshots(of)
+}
+
+func (t *Table) hideSnapshots(of *Volume) bool {
+	t.mu.Lock()
+	v := of.shown.Swap(nil)
+	if v == nil {
+		t.mu.Unlock()
+		return false
+	}
+	gone := append(t.setSnapshotsLocked(v, nil), v)
 	delete(t.byID, v.ID)
 	t.mu.Unlock()
-	v.end()
+	end(gone)
+	return true
 }

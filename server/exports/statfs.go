@@ -16,8 +16,11 @@ type Statfs struct {
 	BlockSize        uint32 // in bytes
 }
 
-// Statfs returns the size and free space of the volume.
+// Statfs returns the size and free space of the volume. Snapshots have those of their volume, as they are on its file system.
 func (v *Volume) Statfs() (Statfs, error) {
+	if v.Of != nil && v.FSID == v.Of.FSID {
+		return v.Of.Statfs()
+	}
 	if !v.Begin() {
 		return Statfs{}, unix.ESTALE
 	}

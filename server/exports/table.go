@@ -46,10 +46,11 @@ type Volume struct {
 	Snapshots snapshot.Volume
 	// FSID tells clients which files are on one file system.
 	FSID uint64
-	// Of is the volume whose snapshots this one has; nil: it is none of snapshots.
+	// Of is the volume whose snapshots this one has, or of a snapshot that of all snapshots; nil: it is neither.
 	Of *Volume
 
-	shown   atomic.Pointer[Volume] // see Shown
+	shown   atomic.Pointer[Volume]            // see Shown
+	numbers atomic.Pointer[map[string]uint64] // see NumberOf; each is never changed
 	table   *Table
 	counted atomic.Bool // the usage is, and Table.lookAfter looks after it
 	mu      sync.RWMutex
@@ -179,11 +180,13 @@ type Table struct {
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
-	sorted  []*Volume                   // by path; replaced by each change, because callers of Volumes have it
-	looking *time.Timer                 // calls lookAfter; nil: no volume is counted
-	marks   string                      // directory of the marks, see KeepMarks
-	forget  func(id uint64)             // see OnForget; nil: nothing is kept
-	own     func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
+	// snapshots are those that clients see, by their numbers. The ones that are open are in byID, too.
+	snapshots map[uint64]shownSnapshot
+	sorted    []*Volume                   // by path; replaced by each change, because callers of Volumes have it
+	looking   *time.Timer                 // calls lookAfter; nil: no volume is counted
+	marks     string                      // directory of the marks, see KeepMarks
+	forget    func(id uint64)             // see OnForget; nil: nothing is kept
+	own       func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
 
 	saving atomic.Bool // indexes are written
 }
@@ -196,6 +199,8 @@ type Exported struct {
 	Options Options
 	Form    locate.Form    // of the handles; empty: nobody has recorded it
 	Account *space.Account // nil: the server does not count
+
+	of *Volume // see Volume.Of
 }
 
 // Export exports a directory. With an account it starts to count the existing files.
@@ -224,7 +229,7 @@ func (t *Table) Add(e Exported) (*Volume, error) {
 		return nil, fmt.Errorf("export %s: %w", e.Path, ErrExists)
 	}
 	if t.byPath == nil {
-		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
+		t.byPath, t.byID, t.snapshots = map[string]*Volume{}, map[uint64]*Volume{}, map[uint64]shownSnapshot{}
 		if t.Scans == nil {
 			t.Scans = make(chan struct{}, scansAtOnce)
 		}
@@ -255,9 +260,9 @@ func (t *Table) open(e Exported) (*Volume, error) {
 	}
 	v := &Volume{
 		ID: e.ID, FSID: e.ID, table: t, Path: e.Path, Options: e.Options, FS: disk.Of(root), Account: e.Account,
-		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
+		Of: e.of, ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
 	}
-	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS}, &t.Indexes, e.Form, t.ByIndex); err != nil {
+	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS, Sleeps: e.of != nil}, &t.Indexes, e.Form, t.ByIndex); err != nil {
 		return nil, fmt.Errorf("export %s: %w", e.Path, errors.Join(err, root.Close()))
 	}
 	v.Served.Name = v.Path
@@ -318,8 +323,11 @@ func (t *Table) ByPath(exportPath string) (*Volume, bool) {
 // ByID finds the volume of a handle.
 func (t *Table) ByID(id uint64) (*Volume, bool) {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
 	v, ok := t.byID[id]
+	t.mu.RUnlock()
+	if !ok {
+		return t.openSnapshot(id)
+	}
 	return v, ok
 }
 

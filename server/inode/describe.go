@@ -25,7 +25,7 @@ func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, *locate.CachedHan
 	}
 	defer child.Close()
 	at := len(handle)
-	handle = child.AppendHandle(handle)
+	handle = f.opener.key.AppendHandle(handle, f.volumeIn(name), child.ID)
 	var empty byte
 	var st unix.Statx_t
 	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil {
@@ -65,7 +65,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.Files.Holds(&st) {
 			return f.lookUp(name, handle)
 		}
-		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, disk.InodeID(ino, &st))
+		handle = f.opener.key.AppendHandle(handle, f.volumeIn(name), disk.InodeID(ino, &st))
 		if lasting(&st) {
 			f.opener.handles.Put(&d, handle[at:])
 		}
@@ -80,7 +80,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		if err != nil || f.Volume.FS.NumberIn(&id) != ino {
 			return f.lookUp(name, handle)
 		}
-		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
+		handle = f.opener.key.AppendHandle(handle, f.volumeIn(name), id)
 		if lasting(&st) {
 			f.opener.handles.Put(&d, handle[at:])
 		}
@@ -90,6 +90,14 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		known.Saw(&a)
 	}
 	return a, handle, known, nil
+}
+
+// volumeIn returns the number of the volume in the handle of a name in the directory: a snapshot is one of its own.
+func (f *File) volumeIn(name []byte) uint64 {
+	if id, ok := f.Volume.NumberOf(name); ok && f.IsRoot() {
+		return id
+	}
+	return f.Volume.ID
 }
 
 // Birth is when the file was made, in nanoseconds since 1970, or 0 where the disk does not know. It never changes, so it takes a

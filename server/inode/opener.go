@@ -114,6 +114,7 @@ func (o *Opener) sweep() {
 			age.Reset(idle.UntilTick(now, locate.HandlesKept))
 			o.handles.Evict()
 			o.table.SaveIndexes()
+			o.table.RestIndexes()
 		}
 	}
 }

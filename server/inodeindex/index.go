@@ -44,6 +44,16 @@ func (x *Index) Close() {
 	x.memory.indexes.Add(-1)
 }
 
+// Forget forgets all names, and gives their memory back.
+func (x *Index) Forget() {
+	x.losses.Add(1) // before the first is gone: who misses it sees that
+	for i := range x.shards {
+		s := &x.shards[i]
+		x.change(s, func() { s.rebuild(func(record) bool { return false }) })
+	}
+	x.changes.Add(1)
+}
+
 // change calls f with a shard locked, and counts the memory that it has taken or given back.
 func (x *Index) change(s *shard, f func()) {
 	s.mu.Lock()

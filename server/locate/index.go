@@ -35,6 +35,7 @@ type Index struct {
 	losses uint64 // of names, when the last walk began; guarded by walks.mu
 	kept   keptIndex
 	loaded atomic.Bool // the index had names before the first walk
+	used   atomic.Bool // since the last Rest
 }
 
 // indexMax is how many bytes of memory all indexes may take, unless more or less is asked for: enough for 2.5
@@ -50,9 +51,13 @@ var (
 )
 
 func newIndex(v *Volume) *Index {
-	x := &Index{volume: v, names: inodeindex.New(v.indexes.memory), log: v.indexes.log}
+	memory := v.indexes.memory
+	if v.Sleeps {
+		memory = v.indexes.sleeping
+	}
+	x := &Index{volume: v, names: inodeindex.New(memory), log: v.indexes.log}
 	x.walks.init()
-	if v.byIndex {
+	if v.byIndex && !v.Sleeps {
 		x.kept.path = v.indexes.file(v.ID)
 	}
 	return x
@@ -87,7 +92,7 @@ func (n *IndexCounts) Add(v *Volume) {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
 	n.Walks += x.walks.ended
-	if !x.walks.complete {
+	if !x.walks.complete && (!v.Sleeps || x.walks.begun > 0) {
 		n.Partial++
 	}
 }
@@ -136,6 +141,9 @@ func (x *Index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
 	ino := x.volume.FS.NumberIn(&file)
 	if ino == 0 {
 		return disk.Descriptor{}, unix.ESTALE
+	}
+	if x.volume.Sleeps && !x.used.Load() {
+		x.used.Store(true)
 	}
 	renamed, repaired, asked, again, answered := 0, 0, 0, false, false
 	for {

@@ -16,6 +16,8 @@ type Indexes struct {
 	dir    string // where they are kept from one start to the next; empty: nowhere
 	log    *slog.Logger
 	memory *inodeindex.Memory
+	// sleeping is the memory of those of snapshots: however many there are, the volumes keep theirs.
+	sleeping *inodeindex.Memory
 	// Walks limits concurrent walks; nil: to a few. It must be set before SetUp.
 	Walks    chan struct{}
 	loads    chan struct{} // and files of indexes that are read
@@ -25,12 +27,16 @@ type Indexes struct {
 // SetUp is for before the first volume is set up. bytes is how much memory the indexes may take, 0: as much as most disks
 // need.
 func (n *Indexes) SetUp(bytes int, log *slog.Logger) {
-	n.log, n.memory = log, inodeindex.NewMemory(cmp.Or(bytes, indexMax))
+	most := cmp.Or(bytes, indexMax)
+	n.log, n.memory, n.sleeping = log, inodeindex.NewMemory(most), inodeindex.NewMemory(most/sleepingPart)
 	n.loads = make(chan struct{}, walksAtOnce)
 	if n.Walks == nil {
 		n.Walks = make(chan struct{}, walksAtOnce)
 	}
 }
+
+// sleepingPart is the part of the memory for indexes that those of snapshots may take in addition.
+const sleepingPart = 8
 
 // Keep keeps the indexes in a directory from one start to the next, in a file per volume of 1,000 files or more. The
 // directory is created when it is needed.
@@ -57,6 +63,13 @@ func (n *Indexes) Forget(volume uint64) error {
 		return nil
 	}
 	return removeKeptIndex(path)
+}
+
+// Rest has an index that sleeps forget all names if no call has asked it for a file since the last Rest.
+func (v *Volume) Rest() {
+	if x := v.index.Load(); x != nil && v.Sleeps && !x.used.Swap(false) {
+		x.names.Forget()
+	}
 }
 
 // Save writes what is new in the volume's index, if there is one.

@@ -25,6 +25,9 @@ type Config struct {
 	Path string // for people
 	Root *os.File
 	FS   *disk.FS
+	// Sleeps is whether its index, if it has one, is empty unless it is used: it gets the names that calls see, is filled when
+	// a call asks for a file that it does not have, and forgets all of them in Rest.
+	Sleeps bool
 }
 
 // Volume finds the files of one volume.

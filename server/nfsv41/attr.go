@@ -91,6 +91,7 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.Type, into.Change = typeOf(a.Mode), change
 	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
 	into.FSID = nfs4.FSID{Major: v.FSID}
+	into.UniqueHandles = v.Of == nil && v.Shown() == nil // a file that several snapshots have has a handle in each
 	into.Filehandle = handle
 	into.FileID, into.MountedOnFileID = a.Ino, a.Ino
 	into.Mode, into.NumLinks = a.Mode&0o7777, a.Nlink

@@ -211,6 +211,8 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 	if found != nil {
 		c.Closes(found)
 		made.Found = found
+	} else if mode == Finding && errors.Is(err, syscall.EEXIST) {
+		made.Found, _ = c.Snapshots(dir, name) // else err says why
 	}
 	return made, err
 }
