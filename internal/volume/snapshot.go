@@ -128,6 +128,8 @@ type Snapshot struct {
 	Linked int64 `json:"linked,omitempty"`
 	// Reserve is what is promised for it: what it may come to take.
 	Reserve int64 `json:"reserve,omitempty"`
+	// Unclaimed is whether it was taken for somebody who may have gone before it was known that it is there: see StartUnclaimed.
+	Unclaimed bool `json:"unclaimed,omitempty"`
 	// Scheduled has the kinds of the schedule that it was taken for, "hourly" and so on. Without one, somebody has asked for it.
 	Scheduled []string `json:"scheduled,omitempty"`
 	// Expires is when a scheduled snapshot is deleted, if its volume is by then.

@@ -17,6 +17,8 @@ import (
 type snapshotSpec struct {
 	name   string // if it is empty, it becomes one by the date
 	prefix string // of a name by the date
+	// unclaimed is whether nobody has claimed it. That of a taking is guarded by Store.mu.
+	unclaimed bool
 	// kinds are those of the schedule, if it is scheduled, and at is its time.
 	kinds []string
 	at    time.Time
@@ -290,9 +292,15 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	s.mu.Lock()
 	s.snapshots[r.VolumeID] = append(s.snapshots[r.VolumeID], r)
 	t.coming = nil
+	claimed := r.Unclaimed && !t.unclaimed
 	taken := s.describeLocked(r)
 	s.mu.Unlock()
 	s.showSnapshots(t.volume)
+	if claimed { // while the last steps were done
+		if err := s.claim(r); err != nil {
+			s.log.Warn("snapshot: it may be removed with what it was taken for", "volume", r.Volume, "snapshot", r.Name, "err", err)
+		}
+	}
 	if len(r.Scheduled) > 0 {
 		s.wakeRoom()
 	}
@@ -340,6 +348,9 @@ func (s *Store) makeSnapshotTree(ctx context.Context, t *taking, r *snapshotReco
 	if err := s.promise(t, r); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	r.Unclaimed = t.unclaimed
+	s.mu.Unlock()
 	r.Expires = t.volume.Schedule.expiry(t.kinds, r.Created)
 	r.Paused = t.progress.Paused.Load() / int64(time.Millisecond)
 	r.LongestWait = t.progress.Waited.Load() / int64(time.Millisecond)

@@ -66,7 +66,8 @@ func (s *session) find(ctx context.Context, ct *content) (snapshot, error) {
 	if ct.statusHandle() != "" { // the moment was told: a snapshot of another moment is none
 		found, err := s.look(of[0], uid)
 		if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
-			err = fmt.Errorf("podnas ended before the snapshot was complete: delete the VolumeSnapshot, and make another one: %w", err)
+			// The snapshot-controller does not change a creationTime, and who waited for it has gone on.
+			err = fmt.Errorf("podnas ended before the snapshot was complete, and its moment was told: delete the VolumeSnapshot, and make another one: %w", err)
 		}
 		return found, err
 	}

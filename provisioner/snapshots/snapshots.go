@@ -13,8 +13,9 @@
 //	               -> (the snapshot is complete) readyToUse
 //
 // content.go follows a content from then on, deletes its snapshot if its policy says so, and finds the snapshots of contents
-// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. findings.go says what does not fit together. Nothing is ever collected, because a cluster that was restored from a backup has
-// objects of another time.
+// that people have made. source.go finds the snapshot for a claim with a VolumeSnapshot as its dataSource. findings.go says what does
+// not fit together. Nothing is ever collected, because a cluster that was restored from a backup has objects of another time, but
+// the snapshots of VolumeSnapshots that were deleted before they were bound (unwanted.go).
 //
 // It is active only while the API server has snapshot.storage.k8s.io/v1, which it looks for every 30 seconds, and lets podnas
 // list its classes. Otherwise it asks for nothing else.
@@ -86,13 +87,16 @@ type session struct {
 	waits                        workqueue.TypedRateLimiter[key]
 }
 
-// key names a VolumeSnapshot, or without a namespace a VolumeSnapshotContent.
+// key names a VolumeSnapshot, or without a namespace a VolumeSnapshotContent. The zero key is for endUnwanted.
 type key struct {
 	namespace, name string
 }
 
 func (k key) String() string {
-	if k.namespace == "" {
+	switch {
+	case k == key{}:
+		return "VolumeSnapshots"
+	case k.namespace == "":
 		return "VolumeSnapshotContent " + k.name
 	}
 	return "VolumeSnapshot " + k.namespace + "/" + k.name
@@ -165,6 +169,7 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), s.classes.HasSynced, s.snapshots.HasSynced, s.contents.HasSynced) {
 		return
 	}
+	s.queue.Add(key{}) // for VolumeSnapshots that were deleted meanwhile
 	for range workers {
 		working.Go(func() { s.work(ctx) })
 	}
@@ -235,7 +240,12 @@ func (s *session) watch() error {
 			}
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }, DeleteFunc: func(object any) {
+		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = last.Obj
+		}
+		enqueue(object)
+	}}
 	for _, informer := range []cache.SharedIndexInformer{s.snapshots, s.contents} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return err
@@ -260,6 +270,11 @@ type waiting struct{ reason string }
 
 func (w waiting) Error() string { return w.reason }
 
+// unrelated means that an object may be none of podnas's, and is to be looked at again at times. It is no failure.
+type unrelated struct{ reason string }
+
+func (u unrelated) Error() string { return u.reason }
+
 func (s *session) work(ctx context.Context) {
 	for {
 		k, down := s.queue.Get()
@@ -275,9 +290,12 @@ func (s *session) workOn(ctx context.Context, k key) {
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	var err error
-	if k.namespace == "" {
+	switch {
+	case k == key{}:
+		err = s.endUnwanted(limited)
+	case k.namespace == "":
 		err = s.syncContent(limited, k.name)
-	} else {
+	default:
 		err = s.syncSnapshot(limited, k)
 	}
 	switch {
@@ -286,6 +304,9 @@ func (s *session) workOn(ctx context.Context, k key) {
 		s.queue.AddAfter(k, s.waits.When(k))
 	case apierrors.IsConflict(err): // it has changed, which queues it again; the cache may be behind
 		s.queue.AddAfter(k, s.waits.When(k))
+	case errors.As(err, new(unrelated)):
+		s.problems.Update(k.String(), nil)
+		s.queue.AddRateLimited(k)
 	case err != nil:
 		s.isNew(k, err)
 		s.queue.AddRateLimited(k)

@@ -19,7 +19,13 @@ import (
 // syncSnapshot makes the snapshot and the content of a VolumeSnapshot that has none. Then it is syncContent's turn.
 func (s *session) syncSnapshot(ctx context.Context, k key) error {
 	vs := s.snapshot(k.namespace, k.name)
-	if vs == nil || vs.DeletionTimestamp != nil || vs.Spec.Source.Claim == "" || vs.Status.BoundContent != "" || s.content(contentName(vs.UID)) != nil {
+	if vs == nil || vs.DeletionTimestamp != nil {
+		return s.endUnwanted(ctx)
+	}
+	if vs.Status.BoundContent != "" {
+		return s.claim(vs)
+	}
+	if vs.Spec.Source.Claim == "" || s.content(contentName(vs.UID)) != nil {
 		return nil
 	}
 	if vs.Spec.Class == nil || *vs.Spec.Class == "" {
@@ -59,7 +65,7 @@ func (s *session) tell(vs *volumeSnapshot, err error) error {
 func (s *session) setDefaultClass(ctx context.Context, vs *volumeSnapshot) error {
 	if _, err := s.volumeOf(vs); err != nil {
 		if errors.Is(err, errNotBound) {
-			return err // it may yet be bound to a volume of this disk
+			return unrelated{err.Error()} // it may yet be bound to a volume of this disk
 		}
 		return nil
 	}
@@ -127,7 +133,7 @@ func (s *session) take(ctx context.Context, name string, uid types.UID) (taken s
 	default:
 		return taken, err
 	}
-	begun, err := s.Store.StartSnapshot(ctx, name, snapshotName(uid))
+	begun, err := s.Store.StartUnclaimed(ctx, name, snapshotName(uid))
 	switch {
 	case errors.Is(err, volume.ErrBusy) && s.takesAnother(name):
 		return taken, waiting{err.Error()}
