@@ -126,6 +126,8 @@ func TestSnapshotsOnExt4(t *testing.T) {
 		t.Setenv("PODNAS_ROOT", root)
 		step{command: "volume create data --size 1Mi", stdout: "name: data\n"}.run(t)
 		step{command: "snapshot create data", code: 2, err: "it needs XFS (with reflink=1) or btrfs. Put podnas's disk on one of these, or use podnas serve --disk-image", stdout: "-"}.run(t)
+		step{command: "snapshot create data", code: 2, err: "only if nobody writes to the volume meanwhile: podnas volume copy data data-copy", stdout: "-"}.run(t)
+		step{command: "volume copy data data-copy", stdout: "name: data-copy\n"}.run(t)
 		step{command: "snapshot list data", stdout: "-", stderr: "there are no snapshots"}.run(t)
 		step{command: "volume set data --snapshots daily=1", code: 2, err: "there can be no snapshots by a schedule: the disk can't share blocks", stdout: "-"}.run(t)
 		step{command: "volume create other --size 1Mi --snapshots daily=1", code: 2, err: "or use podnas serve --disk-image", stdout: "-"}.run(t)

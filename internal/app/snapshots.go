@@ -13,16 +13,23 @@ import (
 	"github.com/podnas/podnas/server/snapshot"
 )
 
-// errNoClones is the error of CheckSnapshots on a disk that can't share blocks.
-var errNoClones = errors.New("the disk can't share blocks between files, for which it needs XFS (with reflink=1) or btrfs. " +
-	"Put podnas's disk on one of these, or use podnas serve --disk-image, which keeps an XFS in a file. " +
-	"'podnas volume copy' works on every disk, but the copy is not of one moment, and takes the space again")
+// noClones is the error of CheckSnapshots on a disk that can't share blocks. There is no snapshot by copying: the first change of each
+// file would have to wait until all of the file is copied.
+func noClones(v volume.Volume) error {
+	name := v.Name
+	if v.ID == 0 || name == "" {
+		name = "VOLUME"
+	}
+	return fmt.Errorf("the disk can't share blocks between files, for which it needs XFS (with reflink=1) or btrfs. "+
+		"Put podnas's disk on one of these, or use podnas serve --disk-image, which keeps an XFS in a file. "+
+		"A copy can be made on every disk, but takes the space again, and is of one moment only if nobody writes to the volume meanwhile: podnas volume copy %s %[1]s-copy", name)
+}
 
 // CheckSnapshots implements volume.Snapshotter. What is not known, as on a full disk, taking the snapshot tells.
 func (e exporter) CheckSnapshots(v volume.Volume) error {
 	if v.ID == 0 {
 		if !exports.HasClones(e.Root) {
-			return errNoClones
+			return noClones(v)
 		}
 		return nil
 	}
@@ -32,7 +39,7 @@ func (e exporter) CheckSnapshots(v volume.Volume) error {
 	}
 	defer served.Done()
 	if !served.HasClones() {
-		return errNoClones
+		return noClones(v)
 	}
 	return nil
 }
