@@ -267,6 +267,7 @@ func TestVolumeSnapshots(t *testing.T) {
 				t.Errorf("the event is %q", message)
 			}
 		})
+		t.Run("the example of a backup", func(t *testing.T) { exampleOfBackup(t, s, p, class) })
 		t.Run("both policies", func(t *testing.T) {
 			s.snapshot("kept", keeps, "data")
 			kept, _ := s.ready(s.name, "kept")
@@ -362,6 +363,38 @@ func TestVolumeSnapshots(t *testing.T) {
 			})
 		})
 	})
+}
+
+// exampleOfBackup applies the example's VolumeSnapshot, claim and Job at once, and does what the Job would do in a pod.
+func exampleOfBackup(t *testing.T, s *snapshots, p *podnas, class string) {
+	t.Helper()
+	const example = "../../deploy/examples/backup/"
+	objects, err := os.ReadFile(example + "volumesnapshot.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = bytes.ReplaceAll(objects, []byte("storageClassName: podnas-snapshots"), []byte("storageClassName: "+class))
+	if _, err := kubectl(t.Context(), objects, "apply", "-n", s.name, "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	pv := s.bound("data-tonight")
+	handle := mustHandle(s, "data-tonight")
+	found, _ := filepath.Glob(filepath.Join(p.root, ".podnas/snapshots/*/ready", handle[strings.LastIndex(handle, "/")+1:]))
+	if len(found) != 1 || pv.Spec.NFS == nil || !pv.Spec.NFS.ReadOnly {
+		t.Fatalf("the claim shows %q by %+v", found, pv.Spec.NFS)
+	}
+	if _, err := exec.LookPath("restic"); err == nil { // Debian's package
+		cmd := exec.CommandContext(t.Context(), "sh", example+"backup.sh")
+		cmd.Env = append(os.Environ(), "VOLUME="+s.name+"/data", "FOLDER="+found[0], "RESTIC_REPOSITORY="+filepath.Join(t.TempDir(), "repository"),
+			"RESTIC_PASSWORD=secret", "RESTIC_CACHE_DIR="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("no errors were found")) {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	}
+	if _, err := kubectl(t.Context(), objects, "delete", "-n", s.name, "-f", "-", "--timeout=60s"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the snapshot is gone", func() bool { _, err := os.Stat(found[0]); return os.IsNotExist(err) })
 }
 
 // What can have no snapshots says so on the VolumeSnapshot.

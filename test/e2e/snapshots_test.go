@@ -61,10 +61,16 @@ func volumeSnapshots(t *testing.T) {
 	kubectl(t, "delete", "volumesnapshot", "before", "--timeout=180s")
 	eventually(t, time.Minute, "the snapshot is gone", func() bool { return !strings.Contains(podnas(t, "snapshot", "list", volume), snapshot) })
 	eventually(t, time.Minute, "the copy is gone", func() bool { return len(diskFolders(t)) == folders })
-	for _, part := range []string{"class", "policy", "rbac"} {
-		kubectl(t, "delete", "-f", deploy+"components/snapshots/"+part+".yaml")
-	}
+	snapshotRights(t, "delete")
 	goesOn(t)
+}
+
+// snapshotRights applies or deletes what podnas needs for VolumeSnapshots.
+func snapshotRights(t *testing.T, verb string) {
+	t.Helper()
+	for _, part := range []string{"class", "policy", "rbac"} {
+		kubectl(t, verb, "-f", deploy+"components/snapshots/"+part+".yaml")
+	}
 }
 
 // switchOnVolumeSnapshots gives the cluster what VolumeSnapshots need. podnas, which runs, finds it.
@@ -126,6 +132,7 @@ func backup(t *testing.T) {
 	const look = "cd /data && find . | sort && md5sum link && stat -c '%u %g %a %h %Y' folder/file"
 	kept := in(look)
 
+	backupByAPI(t, dir+"/volumesnapshot.yaml")
 	volume := boundVolume(t, "data").Name
 	if out := podnas(t, "volume", "show", volume); !strings.Contains(out, "hourly=24") {
 		t.Errorf("the volume has no schedule:\n%s", out)
@@ -135,6 +142,9 @@ func backup(t *testing.T) {
 	kubectl(t, "set", "env", "cronjob/backup-data", "SNAPSHOT=tonight")
 	kubectl(t, "create", "job", "--from=cronjob/backup-data", "first-backup")
 	done(t, "job/first-backup")
+	if log := kubectl(t, "logs", "job/first-backup"); !regexp.MustCompile(`Files: +0 new, +0 changed, +1 unmodified`).MatchString(log) {
+		t.Errorf("the backup of the same files finds others than the one by a VolumeSnapshot:\n%s", log)
+	}
 
 	kubectl(t, "delete", "pod", "user", "--timeout=180s")
 	kubectl(t, "delete", "job", "first-backup", "--timeout=180s")
@@ -155,6 +165,21 @@ func backup(t *testing.T) {
 	kubectl(t, "delete", restore, "secret/restic", "--timeout=180s")
 	kubectl(t, "delete", "-k", dir, "--timeout=180s")
 	eventually(t, time.Minute, "both claims' folders are gone", func() bool { return len(diskFolders(t)) == folders })
+}
+
+// backupByAPI backs up what a read-only claim of a VolumeSnapshot shows.
+func backupByAPI(t *testing.T, example string) {
+	t.Helper()
+	snapshotRights(t, "apply") // the test before has left the controller
+	kubectl(t, "apply", "-f", example)
+	done(t, "job/backup-data-tonight")
+	if log := kubectl(t, "logs", "job/backup-data-tonight"); !regexp.MustCompile(`Files: +1 new`).MatchString(log) || !strings.Contains(log, "no errors were found") {
+		t.Errorf("the backup says\n%s", log)
+	}
+	snapshot := kubectl(t, "get", "volumesnapshot", "data-tonight", "-o", "jsonpath={.metadata.uid}")
+	kubectl(t, "delete", "-f", example, "--timeout=180s")
+	eventually(t, time.Minute, "the snapshot is gone", func() bool { return !strings.Contains(podnas(t, "snapshot", "list"), snapshot) })
+	snapshotRights(t, "delete")
 }
 
 // done waits for a job, and shows its log if it fails.
