@@ -94,6 +94,11 @@ func (c *compound) doOpen(o *opening) error {
 	switch {
 	case o.made.Object != nil: // which may be there still, whatever the error
 		return cmp.Or(err, c.SyncMade(c.cur.names, &o.made))
+	case err == nil && o.made.Found != nil:
+		if err = c.SyncFound(c.cur.names, o.made.Found); err == nil && o.size != nil {
+			err = c.setSize(o)
+		}
+		return err
 	case err == nil && o.size != nil:
 		return c.setSize(o)
 	case o.Claim == nfs4.ClaimNull: // OPEN is of what the name leads to, and never of what it led to

@@ -124,6 +124,27 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// What is found a moment after another call has made it is synced by who finds it: the other may not have done so yet.
+func TestSyncFound(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		w := newWorld(t)
+		v, _ := w.table.ByID(1)
+		v.Options.Async = async
+		mustDo(t, os.WriteFile(filepath.Join(w.dir, "file"), nil, 0o644))
+		c := w.call(0)
+		dir := w.open(c, inode.UseNames)
+		made, err := c.CreateUnsynced(dir, []byte("file"), vfs.Finding, &vfs.SetAttr{}, [8]byte{})
+		if !errors.Is(err, syscall.EEXIST) || made.Found == nil {
+			t.Fatalf("found %v, %v", made.Found, err)
+		}
+		before := w.syncs()
+		mustDo(t, c.SyncFound(dir, made.Found))
+		if n := w.syncs() - before; (n > 0) == async {
+			t.Errorf("async %v: %d syncs", async, n)
+		}
+	}
+}
+
 // A call that its client has left while it waited ends its syncs: it has begun, and is not done again.
 func TestGoneBetweenSyncs(t *testing.T) {
 	w := newWorld(t)

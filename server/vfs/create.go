@@ -84,6 +84,25 @@ func (c *Call) SyncMade(dir *inode.File, made *Made) error {
 	return c.syncNames(dir)
 }
 
+// youngFor is for how long a file may have a name that is not on the disk yet.
+const youngFor = time.Minute
+
+// SyncFound syncs what CreateUnsynced has found, if that is so new that the call that makes it may not have synced it yet, unless the
+// volume is async. Else the one that has found it could lose it with the disk, as if it had never been there.
+func (c *Call) SyncFound(dir, found *inode.File) error {
+	if dir.Volume.Options.Async {
+		return nil
+	}
+	born := found.Attr.Ctime
+	if ns := found.Birth(); ns != 0 {
+		born = time.Unix(0, ns)
+	}
+	if time.Since(born) > youngFor {
+		return nil
+	}
+	return c.SyncMade(dir, &Made{Object: found, unsynced: !found.ComesWithName()})
+}
+
 // cantOwn reports whether it is known that the caller may not give a new file, which is its own, the owner of
 // attr: only root may give files away. Of groups only the kernel knows.
 func (c *Call) cantOwn(attr *SetAttr) bool {
