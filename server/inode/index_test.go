@@ -253,6 +253,42 @@ func TestIndexTooSmall(t *testing.T) {
 	}
 }
 
+// So is one with more directories than that, of which a walk itself may forget some before it is there.
+func TestIndexTooSmallForDirectories(t *testing.T) {
+	dir := t.TempDir()
+	if err := locate.ProbeIndex(dir); err != nil {
+		t.Skip(err)
+	}
+	const directories, together = 20_000, 200
+	at := func(n int) string { return fmt.Sprint("d", n/together, "/e", n) }
+	for n := range directories {
+		mustDo(t, os.MkdirAll(filepath.Join(dir, at(n)), 0o755))
+	}
+	table := newTable(t)
+	table.ByIndex, table.IndexMax = true, 1
+	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: dir}))
+	o := openerOf(t, table)
+	v, _ := table.ByID(7)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	handles := map[int][]byte{}
+	for n := 0; n < directories; n += 997 {
+		put(t, fmt.Sprint(n), dir, at(n), "file")
+		handles[n] = handleOf(t, o, root, at(n)+"/file")
+	}
+	v.Files.Index().WalkOnce() // by now the index has forgotten most
+	forgetOpen(o)
+	var all sync.WaitGroup
+	for n, h := range handles { // at once, so that few walks answer all
+		all.Go(func() {
+			if got, err := contentOf(o, h); got != fmt.Sprint(n) || err != nil {
+				t.Errorf("the file of directory %d: %q, %v", n, got, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // A file whose directories are renamed all the time is found at any time, and no client is asked to
 // wait, nor told that it is gone.
 func TestIndexRenamesWhileOpening(t *testing.T) {

@@ -65,9 +65,15 @@ func (n *Indexes) Forget(volume uint64) error {
 	return removeKeptIndex(path)
 }
 
-// Rest has an index that sleeps forget all names if no call has asked it for a file since the last Rest.
+// Rest has an index that sleeps forget all names if no call has asked it for a file since the last Rest, and it is not walked.
 func (v *Volume) Rest() {
-	if x := v.index.Load(); x != nil && v.Sleeps && !x.used.Swap(false) {
+	x := v.index.Load()
+	if x == nil || !v.Sleeps || x.used.Swap(false) {
+		return
+	}
+	x.walks.mu.Lock()
+	defer x.walks.mu.Unlock()
+	if !x.walks.running {
 		x.names.Forget()
 	}
 }

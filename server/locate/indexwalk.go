@@ -189,7 +189,7 @@ func (x *Index) WalkOnce() (again bool) {
 	w.mu.Unlock()
 	losses := x.names.Losses()
 	x.names.Unsee()
-	all := x.walkAll()
+	all := x.walkAll(losses)
 	if v.hasEnded() {
 		return false
 	}
@@ -230,18 +230,29 @@ func (x *Index) WalkOnce() (again bool) {
 	return again
 }
 
+// pending is a directory that is to be walked, and where the walk has seen it.
+type pending struct {
+	ino  uint64
+	name string
+	in   *pending // nil: its name is not known, or it is the root
+}
+
 // walkAll walks the tree. It finds each directory by the index, which follows renames through the
-// server. It returns false if it could not see all.
-func (x *Index) walkAll() (all bool) {
+// server. It returns false if it could not see all. losses is how many names the index had forgotten before: since then it
+// may have forgotten directories that are pending.
+func (x *Index) walkAll(losses uint64) (all bool) {
 	w := &x.walks
 	all = true
-	todo := []uint64{x.volume.rootIno}
+	todo := []*pending{{ino: x.volume.rootIno}}
 	buf := make([]byte, 64<<10)
 	since := time.Now()
 	for {
 		if len(todo) == 0 {
 			w.mu.Lock()
-			todo, w.moved = w.moved, nil
+			for _, ino := range w.moved {
+				todo = append(todo, &pending{ino: ino})
+			}
+			w.moved = nil
 			w.walking = len(todo) > 0
 			w.mu.Unlock()
 			if len(todo) == 0 {
@@ -253,12 +264,15 @@ func (x *Index) walkAll() (all bool) {
 		}
 		dir := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		d, err := x.openDir(dir)
+		if x.names.Losses() != losses {
+			x.remember(dir)
+		}
+		d, err := x.openDir(dir.ino)
 		if err == nil {
 			todo, err = x.addNames(d.FD(), dir, buf, todo)
 			d.Close()
 		}
-		if err != nil && !x.gone(dir) {
+		if err != nil && !x.gone(dir.ino) {
 			all = false
 		}
 		if worked := time.Since(since); worked > walkWork {
@@ -270,6 +284,17 @@ func (x *Index) walkAll() (all bool) {
 				time.Sleep(rest)
 			}
 			since = time.Now()
+		}
+	}
+}
+
+// remember adds a directory to the index again, and those above it, if the index has forgotten them. If one was removed meanwhile, the
+// walk does not find it, and another one follows.
+func (x *Index) remember(dir *pending) {
+	var buf [256]byte
+	for ; dir.in != nil; dir = dir.in {
+		if _, _, ok := x.names.Name(dir.ino, 0, &buf); !ok {
+			x.names.Add(dir.ino, dir.in.ino, []byte(dir.name), true)
 		}
 	}
 }
@@ -318,8 +343,8 @@ func (x *Index) dirNow(ino uint64) (disk.Descriptor, error) {
 }
 
 // addNames adds the names of an open directory to the index, and appends its subdirectories.
-func (x *Index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uint64, error) {
-	direct := x.volume.FS.Dirents
+func (x *Index) addNames(dir int, in *pending, buf []byte, below []*pending) ([]*pending, error) {
+	direct, ino := x.volume.FS.Dirents, in.ino
 	for {
 		removals, asked := x.names.Removals(), x.awaited()
 		n, err := unix.Getdents(dir, buf)
@@ -350,7 +375,7 @@ func (x *Index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uin
 				continue
 			}
 			if isDir {
-				below = append(below, e.Ino)
+				below = append(below, &pending{e.Ino, string(e.Name), in})
 			}
 			if asked {
 				x.walks.see(e.Ino, place{ino, string(e.Name), isDir})
