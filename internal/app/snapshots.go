@@ -87,14 +87,11 @@ func (e exporter) ShowSnapshots(v volume.Volume, dir string, all []volume.Snapsh
 		return e.touch(served)
 	}
 	appears := served.Shown() == nil
-	if err := e.Table.ShowSnapshots(v.ID, dir); err != nil {
-		return err
-	}
 	shown := make([]exports.Snapshot, len(all))
 	for i := range all {
 		shown[i] = exports.Snapshot{Name: all[i].Name, At: all[i].Created}
 	}
-	if err := e.Table.SetSnapshots(v.ID, shown); err != nil {
+	if err := e.Table.ShowSnapshots(v.ID, dir, shown); err != nil {
 		return err
 	}
 	if in := served.Shown(); in != nil { // else the volume is being deleted

@@ -2,6 +2,7 @@ package exports
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -46,6 +47,15 @@ func (v *Volume) OwnFiles() *snapshot.Own {
 	return v.table.own(v)
 }
 
+// SnapshotNamed returns the Volume of a snapshot, in a volume's snapshots. The error is ESTALE if there is none.
+func (v *Volume) SnapshotNamed(name string) (*Volume, error) {
+	id, ok := v.NumberOf([]byte(name))
+	if !ok {
+		return nil, syscall.ESTALE
+	}
+	return v.table.Find(id)
+}
+
 // Snapshot is one of the snapshots that clients see.
 type Snapshot struct {
 	Name string    // in the folder
@@ -78,23 +88,28 @@ func (v *Volume) NumberOf(name []byte) (id uint64, ok bool) {
 	return id, ok
 }
 
-// ShowSnapshots has clients of a volume see a folder as its directory of snapshots.
-func (t *Table) ShowSnapshots(id uint64, dir string) error {
+// ShowSnapshots has clients of a volume see a folder as its directory of snapshots, and says which of the names in it are snapshots.
+// Those that are no more end, and it waits for their current calls.
+func (t *Table) ShowSnapshots(id uint64, dir string, all []Snapshot) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	of := t.byID[id]
-	switch {
-	case of == nil:
+	if of == nil {
+		t.mu.Unlock()
 		return fmt.Errorf("show snapshots: %w", syscall.ESTALE)
-	case of.Shown() != nil:
-		return nil
 	}
-	v, err := t.openIn(of, Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir})
-	if err != nil {
-		return err
+	shown := of.Shown()
+	if shown == nil {
+		var err error
+		if shown, err = t.openIn(of, Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir}); err != nil {
+			t.mu.Unlock()
+			return err
+		}
+		t.byID[shown.ID] = shown
 	}
-	t.byID[v.ID] = v
-	of.shown.Store(v)
+	gone := t.setSnapshotsLocked(shown, all)
+	of.shown.Store(shown) // with the numbers of what is in it
+	t.mu.Unlock()
+	end(gone)
 	return nil
 }
 
@@ -107,24 +122,6 @@ func (t *Table) openIn(of *Volume, e Exported) (*Volume, error) {
 		v.FSID = of.FSID
 	}
 	return v, err
-}
-
-// SetSnapshots says which of the names in the folder of ShowSnapshots are snapshots. Those that are no more end, and it waits for
-// their current calls.
-func (t *Table) SetSnapshots(id uint64, all []Snapshot) error {
-	t.mu.Lock()
-	var shown *Volume
-	if of := t.byID[id]; of != nil {
-		shown = of.Shown()
-	}
-	if shown == nil {
-		t.mu.Unlock()
-		return fmt.Errorf("set snapshots: %w", syscall.ESTALE)
-	}
-	gone := t.setSnapshotsLocked(shown, all)
-	t.mu.Unlock()
-	end(gone)
-	return nil
 }
 
 // setSnapshotsLocked sets the snapshots in the directory of a volume's, and returns those that are to end.
@@ -159,23 +156,26 @@ func end(all []*Volume) {
 	}
 }
 
-// openSnapshot opens a snapshot by its number.
-func (t *Table) openSnapshot(id uint64) (*Volume, bool) {
+// openSnapshot opens a snapshot by its number. The error is ESTALE if there is none.
+func (t *Table) openSnapshot(id uint64) (*Volume, error) {
 	t.mu.RLock()
 	s, ok := t.snapshots[id]
 	t.mu.RUnlock()
 	if !ok {
-		return nil, false
+		return nil, syscall.ESTALE
 	}
 	dir := filepath.Join(s.in.Files.Root.Name(), s.name)
 	opened, err := t.openIn(s.in, Exported{ID: id, Path: path.Join(s.in.Path, s.name), Dir: dir})
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOENT): // it is being deleted
+		return nil, syscall.ESTALE
+	case err != nil:
 		t.log().Warn("nfs: can't open a snapshot", "snapshot", path.Join(s.in.Path, s.name), "err", err)
-		return nil, false
+		return nil, err
 	}
 	t.mu.Lock()
 	v := t.byID[id]
-	if _, ok = t.snapshots[id]; ok && v == nil {
+	if v == nil && t.snapshots[id] == s {
 		v = opened
 		t.byID[id] = v
 	}
@@ -183,7 +183,10 @@ func (t *Table) openSnapshot(id uint64) (*Volume, bool) {
 	if v != opened { // another call was faster, or the snapshot is gone
 		opened.end()
 	}
-	return v, ok
+	if v == nil {
+		return nil, syscall.ESTALE
+	}
+	return v, nil
 }
 
 // HideSnapshots ends ShowSnapshots, and waits for current calls. It returns whether there was anything to see.

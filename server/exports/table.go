@@ -322,13 +322,19 @@ func (t *Table) ByPath(exportPath string) (*Volume, bool) {
 
 // ByID finds the volume of a handle.
 func (t *Table) ByID(id uint64) (*Volume, bool) {
+	v, err := t.Find(id)
+	return v, err == nil
+}
+
+// Find is ByID. The error is ESTALE if there is no such volume, or why a snapshot can't be opened.
+func (t *Table) Find(id uint64) (*Volume, error) {
 	t.mu.RLock()
 	v, ok := t.byID[id]
 	t.mu.RUnlock()
 	if !ok {
 		return t.openSnapshot(id)
 	}
-	return v, ok
+	return v, nil
 }
 
 // Volumes lists the exports, sorted by path. The caller must not change the list.

@@ -105,7 +105,7 @@ func (o *Opener) remember(f *File, version uint64, now int64, surely bool) {
 		var empty byte
 		var st unix.Statx_t
 		if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
-			d := f.described(&st)
+			d := described(&st, f.Volume.ID)
 			o.handles.Put(&d, f.Handle())
 			r = o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
 		}

@@ -31,7 +31,7 @@ func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, *locate.CachedHan
 	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil {
 		child.Attr.Birth = disk.BirthOf(&st)
 		if lasting(&st) {
-			d := f.described(&st)
+			d := described(&st, f.volumeIn(name))
 			f.opener.handles.Put(&d, handle[at:])
 		}
 	}
@@ -56,7 +56,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 	ino := f.Volume.FS.Number(disk.InodeOfStatx(&st))
 	index.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	at := len(handle)
-	d := f.described(&st)
+	d := described(&st, f.volumeIn(name))
 	known = f.opener.handles.Get(&d)
 	switch {
 	case known != nil:
@@ -65,7 +65,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.Files.Holds(&st) {
 			return f.lookUp(name, handle)
 		}
-		handle = f.opener.key.AppendHandle(handle, f.volumeIn(name), disk.InodeID(ino, &st))
+		handle = f.opener.key.AppendHandle(handle, d.Volume, disk.InodeID(ino, &st))
 		if lasting(&st) {
 			f.opener.handles.Put(&d, handle[at:])
 		}
@@ -80,7 +80,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		if err != nil || f.Volume.FS.NumberIn(&id) != ino {
 			return f.lookUp(name, handle)
 		}
-		handle = f.opener.key.AppendHandle(handle, f.volumeIn(name), id)
+		handle = f.opener.key.AppendHandle(handle, d.Volume, id)
 		if lasting(&st) {
 			f.opener.handles.Put(&d, handle[at:])
 		}
@@ -135,6 +135,6 @@ func lasting(st *unix.Statx_t) bool {
 	return st.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))) > bornBefore
 }
 
-func (f *File) described(st *unix.Statx_t) locate.Described {
-	return locate.Described{Volume: f.Volume.ID, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, Sec: st.Btime.Sec, Nsec: st.Btime.Nsec}
+func described(st *unix.Statx_t, volume uint64) locate.Described {
+	return locate.Described{Volume: volume, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, Sec: st.Btime.Sec, Nsec: st.Btime.Nsec}
 }

@@ -125,10 +125,10 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, di
 	if err != nil {
 		return nil, file, err
 	}
-	v, ok := o.table.ByID(id)
+	v, err := o.table.Find(id)
 	switch {
-	case !ok:
-		return nil, file, unix.ESTALE
+	case err != nil:
+		return nil, file, err
 	case !v.Allows(client):
 		return nil, file, unix.EACCES
 	case !v.Begin():

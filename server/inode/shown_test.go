@@ -61,8 +61,7 @@ func (s *shown) set(names ...string) {
 	for i, name := range names {
 		all = append(all, exports.Snapshot{Name: name, At: time.Unix(1, int64(i))})
 	}
-	mustDo(s.T, s.table.ShowSnapshots(7, s.ready))
-	mustDo(s.T, s.table.SetSnapshots(7, all))
+	mustDo(s.T, s.table.ShowSnapshots(7, s.ready, all))
 }
 
 func (s *shown) volume() *exports.Volume {
@@ -155,7 +154,7 @@ func TestIndexOfSnapshots(t *testing.T) {
 		t.Errorf("%d indexes are incomplete", p)
 	}
 	// As after a restart: what a client has a handle of is in no index.
-	mustDo(t, s.table.SetSnapshots(7, nil))
+	mustDo(t, s.table.ShowSnapshots(7, s.ready, nil))
 	s.set("a", "b")
 	mustDo(t, s.status(h, inode.UseAttr))
 	if n := s.Kept().Index.Names - before; n < many || n > many+20 {
@@ -221,7 +220,7 @@ func TestIndexesOfManySnapshots(t *testing.T) {
 	if n := say("a file of each was looked up"); n > 4*len(names) {
 		t.Errorf("there are %d names", n)
 	}
-	mustDo(t, s.table.SetSnapshots(7, nil))
+	mustDo(t, s.table.ShowSnapshots(7, s.ready, nil))
 	s.set(names...)
 	longest := time.Duration(0)
 	for _, h := range handles {

@@ -36,23 +36,20 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	if shown == nil {
 		return fmt.Errorf("snapshot %s: %w", name, os.ErrNotExist)
 	}
-	r := run{
-		ctx: ctx, opener: o, from: shown, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
+	from, err := shown.SnapshotNamed(name)
+	if errors.Is(err, syscall.ESTALE) {
+		err = os.ErrNotExist
 	}
-	all, err := r.openIn(shown, disk.FileID{}, inode.UseAttr)
-	if err != nil {
-		return fmt.Errorf("open the snapshots: %w", err)
-	}
-	defer all.Close()
-	from, err := all.Lookup([]byte(name))
 	if err != nil {
 		return fmt.Errorf("open snapshot %s: %w", name, err)
 	}
-	defer from.Close()
+	r := run{
+		ctx: ctx, opener: o, from: from, to: v, progress: p, as: actas.AsProcess(), linked: map[uint64]disk.FileID{},
+	}
 	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	r.dirs = []dir{{from: from.ID, to: *v.Files.RootID(), path: "/"}}
+	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID(), path: "/"}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
 	for len(r.dirs) > 0 {
 		at := len(r.dirs) - 1
@@ -86,7 +83,7 @@ func severalIn(ctx context.Context, all *os.File, name string) (tree.Inodes, err
 type run struct {
 	ctx      context.Context // of Run
 	opener   *inode.Opener
-	from, to *exports.Volume // the snapshots, and the volume
+	from, to *exports.Volume // the snapshot, and the volume
 	progress *Progress
 	as       actas.Thread
 	dirs     []dir                  // under way; the last is the next

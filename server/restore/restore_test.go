@@ -38,6 +38,7 @@ type volume struct {
 	dir    string // on the disk
 	ready  string // the complete snapshots
 	last   *snapshot.Earlier
+	taken  []exports.Snapshot
 }
 
 func newVolume(t *testing.T, disk string) *volume {
@@ -77,7 +78,8 @@ func (v *volume) take(t *testing.T, name string) {
 	v.last = &snapshot.Earlier{
 		Tree: filepath.Join(v.ready, name), Catalogue: filepath.Join(work, snapshot.Catalogue), Cut: time.Unix(0, p.Cut.Load()),
 	}
-	must(t, v.table.ShowSnapshots(7, v.ready))
+	v.taken = append(v.taken, exports.Snapshot{Name: name, At: time.Unix(0, p.Cut.Load())})
+	must(t, v.table.ShowSnapshots(7, v.ready, v.taken))
 }
 
 // restore restores a snapshot as the process does that serves the volume.
