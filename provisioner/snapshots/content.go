@@ -95,6 +95,8 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 				return err
 			}
 		}
+	} else if err := s.claimFor(ct.Spec.Snapshot.UID); err != nil { // else it would be taken for one that was never bound
+		return err
 	}
 	left := slices.DeleteFunc(slices.Clone(ct.Finalizers), func(f string) bool { return f == contentFinalizer })
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ct.UID, "finalizers": left}})

@@ -62,15 +62,25 @@ func (s *session) deleteUnbound(ctx context.Context, ct *content, u volume.Uncla
 	if ct.Spec.DeletionPolicy != policyDelete {
 		return s.Store.ClaimSnapshot(u.Volume, u.Name)
 	}
+	now, err := s.getSnapshot(ctx, ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name) // a list may be old
+	if err == nil && now.UID == ct.Spec.Snapshot.UID {
+		return nil
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
 	s.Log.Info("snapshots: a VolumeSnapshot was deleted before it was bound", "namespace", ct.Spec.Snapshot.Namespace, "name", ct.Spec.Snapshot.Name)
 	return s.deleteContent(ctx, ct.Name)
 }
 
 // claim says that a VolumeSnapshot is bound: the snapshot-controller looks after it and its content.
-func (s *session) claim(vs *volumeSnapshot) error {
+func (s *session) claim(vs *volumeSnapshot) error { return s.claimFor(vs.UID) }
+
+// claimFor is claim by the UID of the VolumeSnapshot.
+func (s *session) claimFor(uid types.UID) error {
 	var failed error
 	for _, u := range s.Store.Unclaimed() {
-		if u.Name == snapshotName(vs.UID) {
+		if u.Name == snapshotName(uid) {
 			failed = errors.Join(failed, s.Store.ClaimSnapshot(u.Volume, u.Name))
 		}
 	}
