@@ -200,5 +200,7 @@ func (s *Store) exportAgain(r *record) error {
 	if r.State != ready || r.unserved != nil {
 		return nil
 	}
-	return s.export(r.Volume)
+	err := s.export(r.Volume)
+	s.resumeRestore(r.Name) // which endRestoring has ended
+	return err
 }

@@ -74,6 +74,9 @@ func (s *Store) deletingSnapshot(volume, name string) (*snapshotRecord, error) {
 		return nil, fmt.Errorf("snapshot %s is needed: %w", r.Name, going.busy())
 	}
 	for _, target := range s.records {
+		if target.ID == r.VolumeID && (target.Restoring == r.Name || target.RestoreSafety == r.Name) { // one that is not served
+			return nil, fmt.Errorf("snapshot %s of volume %s: %w: the volume is half restored to its snapshot %s", r.Name, r.Volume, ErrBusy, target.Restoring)
+		}
 		if !target.View && target.isCopyOf(r) {
 			return nil, fmt.Errorf("snapshot %s of volume %s: %w: it is being copied to %s; delete it after that", r.Name, r.Volume, ErrBusy, target.Name)
 		}

@@ -121,8 +121,9 @@ func (s *Store) givesMuch(volume uint64, bytes int64) bool {
 	switch {
 	case err != nil, u.Limit.Bytes > 0 && u.Bytes+bytes > u.Limit.Bytes:
 		return false
-	case emptied: // what that gives is not known
-	case space.Free+held < bytes || !s.hasRoomToGive():
+	case space.Free+held < bytes:
+		return emptied // what that gives is not known
+	case !emptied && !s.hasRoomToGive():
 		return false
 	}
 	s.giving.wanted.Store(&wanted{time.Now(), bytes + fullBelow})
@@ -133,7 +134,11 @@ func (s *Store) givesMuch(volume uint64, bytes int64) bool {
 // lacks reports whether scheduled snapshots are to be deleted, and says which free space is needed.
 func (s *Store) lacks(space *Space) (lacks bool, least int64) {
 	least = space.leastFree()
-	if w := s.giving.wanted.Load(); w != nil && time.Since(w.at) < wantedFor {
+	switch w := s.giving.wanted.Load(); {
+	case w == nil:
+	case space.Free >= w.bytes, time.Since(w.at) >= wantedFor: // who has not got it asks again
+		s.giving.wanted.CompareAndSwap(w, nil)
+	default:
 		least = max(least, w.bytes)
 	}
 	return space.Free < least || space.InodesFree < space.leastInodes(), least

@@ -237,6 +237,10 @@ func (s *Store) startRestore(r *restoring) error {
 		s.mu.Unlock()
 		return fmt.Errorf("volume %s: %w: its snapshot %s is being taken; restore it after that", v.Name, ErrBusy, t.name)
 	}
+	if found := s.snapshotLocked(v.ID, r.snapshot.Name); r.keeps != nil && (found == nil || found.deleting) {
+		s.mu.Unlock()
+		return fmt.Errorf("snapshot %s of volume %s: %w: another request is deleting it", r.snapshot.Name, v.Name, ErrBusy)
+	}
 	if last := s.restorings[v.ID]; last != nil {
 		if !last.ended() {
 			s.mu.Unlock()
@@ -308,11 +312,15 @@ func (s *Store) restore(ctx context.Context, r *restoring) (err error) {
 	if err != nil {
 		return err
 	}
+	first := !r.half
 	r.half = true
 	if err := s.awaitMarking(ctx, r.volume.Name); err != nil {
 		return err
 	}
 	if err := s.limit(r.volume, quota.Limit{Bytes: lifted}); err != nil {
+		if first {
+			return s.endRestore(ctx, r, err)
+		}
 		return err
 	}
 	s.step("limit is lifted")
@@ -358,11 +366,26 @@ func (s *Store) finishRestore(ctx context.Context, r *restoring, err error) erro
 		return err
 	}
 	s.step("limit is set")
-	if err := s.recordRestore(r.volume.Name, "", ""); err != nil {
-		return err
+	return s.recordEnd(r)
+}
+
+// endRestore ends a restore that has changed nothing, for an error.
+func (s *Store) endRestore(ctx context.Context, r *restoring, err error) error {
+	unlock, locked := s.names.lock(ctx, r.volume.Name)
+	if locked != nil {
+		return errors.Join(err, locked)
 	}
-	r.half = false
-	return nil
+	defer unlock()
+	return errors.Join(err, s.recordEnd(r))
+}
+
+// recordEnd records that a volume is not restored any more. The caller has locked its name.
+func (s *Store) recordEnd(r *restoring) error {
+	err := s.recordRestore(r.volume.Name, "", "")
+	if err == nil {
+		r.half = false
+	}
+	return err
 }
 
 // lifted is the limit in bytes of a volume that is being restored: none, but not that of a volume whose files have no project yet.
@@ -376,8 +399,12 @@ func (s *Store) limit(v Volume, to quota.Limit) error {
 	return s.quota.SetLimit(v.Project, to)
 }
 
-// limitAgain sets the limit to that of the record: the volume may have been resized. The caller has locked its name.
+// limitAgain sets the limit to that of the record: the volume may have been resized. While the files are still being assigned to the
+// project, that is done after it. The caller has locked its name.
 func (s *Store) limitAgain(name string) error {
+	if s.beingMarked(name) {
+		return nil
+	}
 	v, err := s.Get(name)
 	if err != nil {
 		return err
@@ -409,14 +436,14 @@ func (s *Store) takeSafety(ctx context.Context, r *restoring) error {
 		return err
 	}
 	t.taken, t.err = s.takeSnapshot(ctx, t)
+	if t.err == nil {
+		r.safety.Store(&t.name)
+	}
 	t.endedAt = time.Now()
 	close(t.done)
 	s.mu.Lock()
 	delete(s.takings, r.volume.ID)
 	s.mu.Unlock()
-	if t.err == nil {
-		r.safety.Store(&t.name)
-	}
 	return t.err
 }
 
@@ -501,7 +528,8 @@ func (s *Store) GiveUpRestore(ctx context.Context, volume, name string) (Restore
 	if !half {
 		return r.describe(), nil
 	}
-	if err := errors.Join(s.limitAgain(volume), s.recordRestore(volume, "", "")); err != nil {
+	s.trySetLimit(volume)
+	if err := s.recordRestore(volume, "", ""); err != nil {
 		return Restore{}, err
 	}
 	s.log.Warn("snapshot: the restore of a volume was given up, and its clients go on", "volume", volume, "snapshot", r.snapshot.Name)
@@ -523,54 +551,13 @@ func (s *Store) endRestoring(id uint64) {
 	}
 	r.cancel(fmt.Errorf("%w: the volume is being deleted", ErrBusy))
 	<-r.done
-	if err := s.limitAgain(r.volume.Name); err != nil {
-		s.log.Warn("volume: can't set its limit again, the next start does", "volume", r.volume.Name, "err", err)
-	}
+	s.trySetLimit(r.volume.Name)
 	r.letGo()
 }
 
-// ResumeRestores goes on with the restores that the process before has not completed. When it returns, changes of these volumes wait. It is to
-// be called before clients are served.
-func (s *Store) ResumeRestores() {
-	var all []*restoring
-	s.mu.Lock()
-	for _, r := range s.records {
-		if r.State != ready || r.unserved != nil || r.Restoring == "" {
-			continue
-		}
-		of := Snapshot{Name: r.Restoring, Volume: r.Name, VolumeID: r.ID} // without such a snapshot it fails, and clients wait
-		if found := s.snapshotLocked(r.ID, r.Restoring); found != nil {
-			of = found.Snapshot
-		}
-		again := s.newRestoring(r.Volume, of)
-		again.half = true
-		if r.RestoreSafety != "" {
-			safety := r.RestoreSafety
-			again.safety.Store(&safety)
-		}
-		all = append(all, again)
+// trySetLimit is limitAgain where a restore ends whatever comes of it.
+func (s *Store) trySetLimit(name string) {
+	if err := s.limitAgain(name); err != nil {
+		s.log.Warn("volume: can't set its limit again, the next start does", "volume", name, "err", err)
 	}
-	s.mu.Unlock()
-	for _, r := range all {
-		if err := s.startRestore(r); err != nil {
-			s.log.Error("snapshot: the restore of a volume was interrupted, and can't be completed", "volume", r.volume.Name, "snapshot", r.snapshot.Name, "err", err)
-			continue
-		}
-		<-r.held
-	}
-}
-
-// halfRestoredLocked returns the findings of Check for volumes whose restore has failed.
-//
-// +checklocks:s.mu
-func (s *Store) halfRestoredLocked() (all []Finding) {
-	for _, r := range s.restorings {
-		if r.ended() && r.half && r.err != nil {
-			all = append(all, Finding{
-				Volume: r.volume.Name, Path: r.volume.Path, Problem: "it is half restored: " + r.err.Error(),
-				Fix: fmt.Sprintf("correct the cause, and run 'podnas snapshot restore %s %s'", r.volume.Name, r.snapshot.Name),
-			})
-		}
-	}
-	return all
 }

@@ -171,13 +171,18 @@ func (f *filesystem) locked(a, b *inode.File, change func() error) error {
 	})
 }
 
-// againAfter is the pause before a change is tried again.
-const againAfter = 50 * time.Millisecond
+const (
+	// againAfter is the pause before a change is tried again.
+	againAfter = 50 * time.Millisecond
+	// awaitedMost is how long it is tried: the library does the calls of a connection one after the other, and a node has one connection
+	// for all of its mounts.
+	awaitedMost = 30 * time.Second
+)
 
 // awaited calls change until it need not be tried again. It ends with the connection, whose client gets no answer then, and with the
-// volume.
+// volume. After a while it closes the connection by itself: the client sends its calls again, and others get a turn.
 func (f *filesystem) awaited(change func() error) error {
-	for {
+	for began := time.Now(); ; {
 		err := change()
 		if !errors.Is(err, syscall.EAGAIN) {
 			return err
@@ -187,7 +192,13 @@ func (f *filesystem) awaited(change func() error) error {
 		case <-f.volume.Ending():
 			return errStale
 		}
-		if f.conn != nil && f.conn.gone() {
+		if f.conn == nil {
+			continue
+		}
+		if time.Since(began) > awaitedMost {
+			_ = f.conn.Close() // there is no answer to write
+		}
+		if f.conn.gone() {
 			return err
 		}
 	}

@@ -179,7 +179,8 @@ func (w *walker) find(d *filling, e *entry) (file disk.Descriptor, st tree.Statx
 			}
 			file.Close()
 		case !errors.Is(err, syscall.ENOENT):
-			return file, st, err
+			file.Close()
+			return disk.Descriptor{}, st, err
 		}
 	}
 	id, ok := w.movedFile(e.inode)

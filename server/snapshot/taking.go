@@ -243,10 +243,12 @@ func (t *taking) clone(dir *os.File, name string, path int, st *tree.Statx) erro
 		source, err = tree.OpenSource(path, st)
 		return err
 	})
+	if source != nil {
+		defer source.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer source.Close()
 	err = source.Clone(dir, name)
 	if st.IsDevice() && errors.Is(err, syscall.EPERM) {
 		return nil
@@ -263,10 +265,10 @@ func (t *taking) captureNames(inode uint64, file *disk.FileID, path int) (err er
 		}
 		return err
 	})
+	defer dir.Close()
 	if err != nil {
 		return fmt.Errorf("open a directory: %w", err)
 	}
-	defer dir.Close()
 	names, err := t.work.OpenFile(namesOf(inode), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
