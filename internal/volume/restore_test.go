@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,39 @@ func TestHalfRestored(t *testing.T) {
 		mustDo(t, s.Close())
 		s, server = openWith(t, root)
 		s.ResumeRestores()
+		mustDo(t, awaitRestore(s))
+		goesOn(t, s, server, root)
+	})
+	t.Run("not served", func(t *testing.T) {
+		s, _, root, r := half(t)
+		mustDo(t, s.Close())
+		away := filepath.Join(root, "v-away")
+		mustDo(t, os.Rename(filepath.Join(root, "v"), away))
+		s, _ = openWith(t, root)
+		s.ResumeRestores()
+		for what, name := range map[string]string{"its source": "a", "the safety": r.Safety} {
+			if err := s.DeleteSnapshot(t.Context(), "v", name); !errors.Is(err, ErrBusy) {
+				t.Errorf("deletion of %s: %v", what, err)
+			}
+		}
+		mustDo(t, s.DeleteSnapshot(t.Context(), "v", "b"))
+		mustDo(t, s.Close())
+		mustDo(t, os.Rename(away, filepath.Join(root, "v")))
+		s, server := openWith(t, root)
+		s.ResumeRestores()
+		mustDo(t, awaitRestore(s))
+		goesOn(t, s, server, root)
+	})
+	t.Run("its deletion fails", func(t *testing.T) {
+		s, server, root, _ := half(t)
+		server.restored = nil
+		trash := filepath.Join(root, trashDir) // where its record can't go now
+		mustDo(t, os.Rename(trash, trash+"-away"))
+		mustDo(t, os.WriteFile(trash, nil, 0o600))
+		if err := s.Delete(t.Context(), "v"); err == nil {
+			t.Fatal("it is deleted")
+		}
+		mustDo(t, errors.Join(os.Remove(trash), os.Rename(trash+"-away", trash)))
 		mustDo(t, awaitRestore(s))
 		goesOn(t, s, server, root)
 	})

@@ -255,6 +255,7 @@ func TestIndexTooSmall(t *testing.T) {
 
 // So is one with more directories than that, of which a walk itself may forget some before it is there.
 func TestIndexTooSmallForDirectories(t *testing.T) {
+	testdisk.OnlyCI(t)
 	dir := t.TempDir()
 	if err := locate.ProbeIndex(dir); err != nil {
 		t.Skip(err)
