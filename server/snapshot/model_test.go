@@ -251,6 +251,16 @@ func (m *model) step() error {
 	return nil
 }
 
+// undone are the kinds of calls that were not drawn yet.
+func (m *model) undone() (names []string) {
+	for _, k := range kindsOfSteps() {
+		if m.did[k.name] == 0 {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
 // kindOfStep is a kind of calls.
 type kindOfStep struct {
 	name   string
