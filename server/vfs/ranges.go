@@ -25,6 +25,8 @@ const (
 	clonePiece = 256 << 20
 	// cloneBlock is what offsets of blocks that are shared must be multiples of, on most disks. On others a COPY copies.
 	cloneBlock = 4 << 10
+	// freesWithin is how long XFS may take to free what was removed a moment ago.
+	freesWithin = 100 * time.Millisecond
 )
 
 // Seek returns where the next data, or the next hole, begins from an offset on in a file that is open with UseRead or UseWrite,
@@ -71,7 +73,14 @@ func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
 		if err != nil {
 			return err
 		}
-		if room, err := f.Volume.Statfs(); err == nil && uint64(length) > room.Free+attr.Used {
+		lacks := func() bool {
+			room, err := f.Volume.Statfs()
+			return err == nil && uint64(length) > room.Free+attr.Used
+		}
+		if lacks() {
+			time.Sleep(freesWithin)
+		}
+		if lacks() {
 			if f.Volume.GivesRoomFor(length - int64(attr.Used)) {
 				return syscall.EAGAIN
 			}
