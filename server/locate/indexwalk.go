@@ -58,6 +58,7 @@ type place struct {
 	parent uint64
 	name   string
 	isDir  bool
+	in     *pending // the parent, if a walk has seen it
 }
 
 // see notes where a file is that was asked for.
@@ -199,14 +200,20 @@ func (x *Index) WalkOnce() (again bool) {
 	}
 	took := time.Since(began)
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	found := w.found
+	w.found = nil
+	w.mu.Unlock()
 	var buf [256]byte
-	for ino, p := range w.found {
+	for ino, p := range found {
+		x.remember(p.in) // or its path is not known
 		x.names.Add(ino, p.parent, []byte(p.name), p.isDir)
 		x.names.Name(ino, 0, &buf) // which makes it one that was used
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ino := range found {
 		delete(w.asked, ino)
 	}
-	w.found = nil
 	w.ended, w.next = n, time.Now().Add(walkPause+walkPauseFor*took)
 	w.complete = all && !surprise && doubts == w.doubts && losses == x.names.Losses()
 	x.losses = losses
@@ -295,6 +302,7 @@ func (x *Index) remember(dir *pending) {
 	for ; dir.in != nil; dir = dir.in {
 		if _, _, ok := x.names.Name(dir.ino, 0, &buf); !ok {
 			x.names.Add(dir.ino, dir.in.ino, []byte(dir.name), true)
+			x.names.Name(dir.ino, 0, &buf) // which makes it one that was used
 		}
 	}
 }
@@ -378,7 +386,7 @@ func (x *Index) addNames(dir int, in *pending, buf []byte, below []*pending) ([]
 				below = append(below, &pending{e.Ino, string(e.Name), in})
 			}
 			if asked {
-				x.walks.see(e.Ino, place{ino, string(e.Name), isDir})
+				x.walks.see(e.Ino, place{ino, string(e.Name), isDir, in})
 			}
 		}
 	}
