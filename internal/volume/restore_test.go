@@ -240,10 +240,11 @@ func TestHalfRestored(t *testing.T) {
 	})
 }
 
-// One that is under way can be given up, too.
-func TestRestoreGivenUp(t *testing.T) {
-	root := t.TempDir()
-	s, server := openWith(t, root)
+// whileRestored returns a store whose volume v is being restored to its snapshot a, until that is ended.
+func whileRestored(t *testing.T) (s *Store, server *copier, root string) {
+	t.Helper()
+	root = t.TempDir()
+	s, server = openWith(t, root)
 	makeVolume(Spec{Name: "v", Size: 1 << 20})(t, s, root)
 	mustSnapshot(t, s, "v", "a")
 	inside := make(chan struct{})
@@ -255,7 +256,13 @@ func TestRestoreGivenUp(t *testing.T) {
 	_, err := s.StartRestore(t.Context(), "v", "a", false)
 	mustDo(t, err)
 	<-inside
-	_, err = s.GiveUpRestore(t.Context(), "v", "a")
+	return s, server, root
+}
+
+// One that is under way can be given up, too.
+func TestRestoreGivenUp(t *testing.T) {
+	s, server, root := whileRestored(t)
+	_, err := s.GiveUpRestore(t.Context(), "v", "a")
 	mustDo(t, err)
 	if to, _ := recordedRestore(t, root); to != "" || server.isHeld("v") {
 		t.Errorf("it is restored to %q; clients wait: %v", to, server.isHeld("v"))
@@ -328,18 +335,6 @@ func second[T any](_ T, err error) error { return err }
 
 // The deletion of a volume ends its restore.
 func TestDeletedWhileRestored(t *testing.T) {
-	root := t.TempDir()
-	s, server := openWith(t, root)
-	makeVolume(Spec{Name: "v", Size: 1 << 20})(t, s, root)
-	mustSnapshot(t, s, "v", "a")
-	inside := make(chan struct{})
-	server.restored = func(ctx context.Context) error {
-		close(inside)
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	_, err := s.StartRestore(t.Context(), "v", "a", false)
-	mustDo(t, err)
-	<-inside
+	s, _, _ := whileRestored(t)
 	mustDo(t, s.Delete(t.Context(), "v"))
 }

@@ -212,6 +212,19 @@ func TestIndexReusedInode(t *testing.T) {
 	t.Logf("%d of 50 inodes were used again", reused)
 }
 
+// indexedTooSmall is a volume whose index may take as little memory as possible.
+func indexedTooSmall(t *testing.T, dir string) (table *exports.Table, o *inode.Opener, v *exports.Volume, root []byte) {
+	t.Helper()
+	table = newTable(t)
+	table.ByIndex, table.IndexMax = true, 1
+	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: dir}))
+	o = openerOf(t, table)
+	v, _ = table.ByID(7)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	return table, o, v, root
+}
+
 // A volume with more files than its index may remember is used as any other: what the index has forgotten
 // is found by a walk.
 func TestIndexTooSmall(t *testing.T) {
@@ -226,13 +239,7 @@ func TestIndexTooSmall(t *testing.T) {
 		}
 		put(t, fmt.Sprint(n), dir, fmt.Sprint("d", n/1000), fmt.Sprint("file", n))
 	}
-	table := newTable(t)
-	table.ByIndex, table.IndexMax = true, 1
-	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: dir}))
-	o := openerOf(t, table)
-	v, _ := table.ByID(7)
-	root, err := o.Root(v)
-	mustDo(t, err)
+	table, o, v, root := indexedTooSmall(t, dir)
 	handles := map[int][]byte{}
 	for n := 0; n < files; n += 4999 {
 		handles[n] = handleOf(t, o, root, fmt.Sprint("d", n/1000, "/file", n))
@@ -265,13 +272,7 @@ func TestIndexTooSmallForDirectories(t *testing.T) {
 	for n := range directories {
 		mustDo(t, os.MkdirAll(filepath.Join(dir, at(n)), 0o755))
 	}
-	table := newTable(t)
-	table.ByIndex, table.IndexMax = true, 1
-	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: dir}))
-	o := openerOf(t, table)
-	v, _ := table.ByID(7)
-	root, err := o.Root(v)
-	mustDo(t, err)
+	_, o, v, root := indexedTooSmall(t, dir)
 	handles := map[int][]byte{}
 	for n := 0; n < directories; n += 997 {
 		put(t, fmt.Sprint(n), dir, at(n), "file")

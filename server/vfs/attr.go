@@ -113,25 +113,24 @@ func setModeAndACLs(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	if attr.Mode != nil && f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
 		return syscall.EINVAL
 	}
-	low := uint32(0o777)
 	if attr.ACLs != nil {
 		if err := setACLs(u, f, *attr.ACLs, true, true); err != nil {
 			return err
 		}
-		attr.ACLs, low = nil, 0
+		attr.ACLs = nil
+		if attr.Mode != nil { // its rights are those of the ACL
+			a, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			mode := *attr.Mode&special | a.Mode&0o777
+			attr.Mode = &mode
+		}
 	}
 	if attr.Mode == nil {
 		return nil
 	}
-	mode := *attr.Mode & (low | special)
-	if low == 0 {
-		a, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		mode |= a.Mode & 0o777
-	}
-	err := f.Chmod(u, mode)
+	err := f.Chmod(u, *attr.Mode&(0o777|special))
 	if err == nil {
 		attr.Mode = nil
 	}

@@ -30,9 +30,8 @@ const (
 )
 
 // Seek returns where the next data, or the next hole, begins from an offset on in a file that is open with UseRead or UseWrite,
-// as lseek(2) does for either. If there
-// is none, it returns the end of the file. eof is whether there is neither after that. The error is ENXIO for an offset
-// at or behind the end.
+// as lseek(2) does for either. If there is none, it returns the end of the file. eof is whether there is neither after that. The
+// error is ENXIO for an offset at or behind the end.
 func (c *Call) Seek(f *inode.File, offset uint64, hole bool) (at uint64, eof bool, err error) {
 	attr, err := c.mayReadFile(f)
 	if errors.Is(err, syscall.EACCES) {
@@ -68,34 +67,47 @@ func (c *Call) Seek(f *inode.File, offset uint64, hole bool) (at uint64, eof boo
 // Allocate gives blocks to a range of a file that is open with UseWrite. What there is no room for is refused at once: XFS
 // would take all blocks that there are before it finds that out, and keep them for a while.
 func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
-	return c.changeRange(f, exports.CanAllocate, offset, length, func(f *inode.File, as actas.Thread, offset, length int64) error {
-		attr, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		lacks := func() bool {
-			room, err := f.Volume.Statfs()
-			return err == nil && uint64(length) > room.Free+attr.Used
-		}
-		if lacks() {
-			time.Sleep(freesWithin)
-		}
-		if lacks() {
-			if f.Volume.GivesRoomFor(length - int64(attr.Used)) {
-				return syscall.EAGAIN
-			}
-			return syscall.ENOSPC
-		}
-		return f.Allocate(as, offset, length)
-	})
+	if err := c.mayChangeRange(f, offset, length); err != nil {
+		return err
+	}
+	if err := hasRoom(f, length); err != nil {
+		return err
+	}
+	return c.changeRange(f, exports.CanAllocate, func(u actas.Thread) error { return f.Allocate(u, int64(offset), int64(length)) })
+}
+
+// hasRoom returns why there is no room to allocate so many bytes of a file: EAGAIN if there soon may be.
+func hasRoom(f *inode.File, length uint64) error {
+	attr, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	lacks := func() bool {
+		room, err := f.Volume.Statfs()
+		return err == nil && length > room.Free+attr.Used
+	}
+	if lacks() {
+		time.Sleep(freesWithin)
+	}
+	switch {
+	case !lacks():
+		return nil
+	case f.Volume.GivesRoomFor(int64(length - attr.Used)):
+		return syscall.EAGAIN
+	}
+	return syscall.ENOSPC
 }
 
 // Deallocate makes a hole of a range of a file that is open with UseWrite.
 func (c *Call) Deallocate(f *inode.File, offset, length uint64) error {
-	return c.changeRange(f, exports.CanDeallocate, offset, length, (*inode.File).Deallocate)
+	if err := c.mayChangeRange(f, offset, length); err != nil {
+		return err
+	}
+	return c.changeRange(f, exports.CanDeallocate, func(u actas.Thread) error { return f.Deallocate(u, int64(offset), int64(length)) })
 }
 
-func (c *Call) changeRange(f *inode.File, what exports.Ability, offset, length uint64, do func(f *inode.File, as actas.Thread, offset, length int64) error) error {
+// mayChangeRange returns an error for a range that can't be changed, or not by the caller.
+func (c *Call) mayChangeRange(f *inode.File, offset, length uint64) error {
 	if _, err := c.mayWriteFile(f); err != nil {
 		return err
 	}
@@ -105,11 +117,12 @@ func (c *Call) changeRange(f *inode.File, what exports.Ability, offset, length u
 	case offset+length > MaxOffset:
 		return syscall.EFBIG
 	}
-	if err := c.blocks(f); err != nil {
-		return err
-	}
-	err := c.AsCaller(func(u actas.Thread) error { return do(f, u, int64(offset), int64(length)) })
-	if err != nil {
+	return c.blocks(f)
+}
+
+// changeRange has do change a range as the caller, and syncs it.
+func (c *Call) changeRange(f *inode.File, what exports.Ability, do func(actas.Thread) error) error {
+	if err := c.AsCaller(do); err != nil {
 		return f.Volume.Unable(what, err)
 	}
 	return c.syncRange(f)

@@ -112,7 +112,7 @@ func runWithCluster(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// several reports whether this is the run of TestNodeDies, with three nodes.
+// several reports whether this is the run of TestNodeDies and TestTakesOver, with three nodes.
 func several() bool { return os.Getenv("E2E_NODES") != "" }
 
 func nodeNames() []string {

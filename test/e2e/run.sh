@@ -8,8 +8,8 @@
 #                            "make image" leaves in dist/)
 #              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
 #                            one that "make image-xfs" leaves there)
-#              SHORT=1       what each change runs: without the steps that take long, and TestNodeDies
-#              NODES=1       TestNodeDies alone
+#              SHORT=1       what each change runs: without the steps that take long, and without three nodes
+#              NODES=1       TestNodeDies and TestTakesOver alone, on three nodes; RUN=TestTakesOver one of them
 #              PODNAS_PREVIOUS, PODNAS_PREVIOUS_NFS4  the commits to upgrade from (default:
 #                            see previous.sh)
 #              PODNAS_PAGE   a file to save the status page in, as it is in the pod

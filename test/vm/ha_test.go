@@ -451,12 +451,19 @@ func (p *pair) storageCut(t *testing.T, load *moveLoad) {
 	load.tell(t, silent, map[string]time.Time{"the cut": cut})
 	load.check(t, silent)
 	p.san.mustSh("ip route del blackhole $1", active.addr())
-	active.waitEnded(100 * time.Second)
+	p.endsSilently(t, active, reader)
+}
+
+// endsSilently waits until a podnas that has lost the disk ends, without an answer to the reader since those are unwanted, and boots its
+// node anew.
+func (p *pair) endsSilently(t *testing.T, lost *movableNode, reader *staleReader) {
+	t.Helper()
+	lost.waitEnded(100 * time.Second)
 	if n := reader.count(); n > 0 {
-		t.Errorf("%d answers from a podnas that is cut off from its disk", n)
+		t.Errorf("%d answers from a podnas that has lost its disk", n)
 	}
 	reader.none(false)
-	p.reboot(active)
+	p.reboot(lost)
 }
 
 // allCut cuts the active node off from all others, storage and clients, and lets it come back when the other has served for a
@@ -471,12 +478,7 @@ func (p *pair) allCut(t *testing.T, load *moveLoad) {
 	load.check(t, cut)
 	reader.none(true)
 	active.up()
-	active.waitEnded(100 * time.Second)
-	if n := reader.count(); n > 0 {
-		t.Errorf("%d answers from a podnas that was cut off from all", n)
-	}
-	reader.none(false)
-	p.reboot(active)
+	p.endsSilently(t, active, reader)
 }
 
 // clientsCut cuts the clients off from the service for longer than their lease. The two podnas know nothing of it, so nobody

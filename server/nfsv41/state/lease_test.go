@@ -258,19 +258,26 @@ func TestLongRequest(t *testing.T) {
 	w.want(e, state.ErrShareDenied)
 }
 
-// Somebody who waits gets the lock of a silent client as soon as its lease is over.
-func TestWaiterGetsLockOfSilentClient(t *testing.T) {
-	w := newWorld(t, state.Limits{})
-	a, b := w.ready("a", 1), w.ready("b", 1)
+// waitedFor is a world in which one client has a lock that another waits for, by its open of file 1.
+func waitedFor(t *testing.T) (w *world, a, b *node, idb state.Stateid) {
+	t.Helper()
+	w = newWorld(t, state.Limits{})
+	a, b = w.ready("a", 1), w.ready("b", 1)
 	_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
 	w.want(e, state.OK)
-	idb := b.mustOpen("x", 1)
+	idb = b.mustOpen("x", 1)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
 	w.want(e, state.ErrDenied)
+	return w, a, b, idb
+}
+
+// Somebody who waits gets the lock of a silent client as soon as its lease is over.
+func TestWaiterGetsLockOfSilentClient(t *testing.T) {
+	w, _, b, idb := waitedFor(t)
 	for range 30 {
 		w.pass(lease / 30)
 		w.Expire()
-		_, e = b.renew()
+		_, e := b.renew()
 		w.want(e, state.OK)
 		if len(w.free) != 0 {
 			t.Fatal("before the lease was over")
@@ -282,25 +289,19 @@ func TestWaiterGetsLockOfSilentClient(t *testing.T) {
 	if len(w.free) != 1 || w.free[0].ClientID != b.c.ID() {
 		t.Fatalf("told %+v", w.free)
 	}
-	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
+	_, _, e := b.lock(idb, "l", 1, true, 0, 10)
 	w.want(e, state.OK)
 }
 
 // Where the network is away for both, nobody loses a lock to who only waits.
 func TestSilentWaiterTakesNothing(t *testing.T) {
-	w := newWorld(t, state.Limits{})
-	a, b := w.ready("a", 1), w.ready("b", 1)
-	_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-	w.want(e, state.OK)
-	idb := b.mustOpen("x", 1)
-	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w, a, b, idb := waitedFor(t)
 	for range 40 {
 		w.pass(lease / 30)
 		w.Expire()
 		w.ok()
 	}
-	_, e = a.renew()
+	_, e := a.renew()
 	w.want(e, state.OK)
 	_, e = b.renew()
 	w.want(e, state.OK)
