@@ -109,7 +109,7 @@ func (t *Table) ShowSnapshots(id uint64, dir string, all []Snapshot) error {
 	gone := t.setSnapshotsLocked(shown, all)
 	of.shown.Store(shown) // with the numbers of what is in it
 	t.mu.Unlock()
-	end(gone)
+	t.end(gone)
 	return nil
 }
 
@@ -150,9 +150,11 @@ func (t *Table) setSnapshotsLocked(shown *Volume, all []Snapshot) (gone []*Volum
 	return gone
 }
 
-func end(all []*Volume) {
-	for _, v := range all {
+// end ends snapshots, and what clients had of them.
+func (t *Table) end(gone []*Volume) {
+	for _, v := range gone {
 		v.end()
+		t.ForgetRemoved(v.ID)
 	}
 }
 
@@ -205,6 +207,6 @@ func (t *Table) hideSnapshots(of *Volume) bool {
 	gone := append(t.setSnapshotsLocked(v, nil), v)
 	delete(t.byID, v.ID)
 	t.mu.Unlock()
-	end(gone)
+	t.end(gone)
 	return true
 }

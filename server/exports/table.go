@@ -185,7 +185,7 @@ type Table struct {
 	sorted    []*Volume                   // by path; replaced by each change, because callers of Volumes have it
 	looking   *time.Timer                 // calls lookAfter; nil: no volume is counted
 	marks     string                      // directory of the marks, see KeepMarks
-	forget    func(id uint64)             // see OnForget; nil: nothing is kept
+	forget    []func(id uint64)           // see OnForget
 	own       func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
 
 	saving atomic.Bool // indexes are written
@@ -294,21 +294,21 @@ func (t *Table) Remove(id uint64) {
 	}
 }
 
-// OnForget has a function be called with the number of each volume that was deleted, for what is kept of its files.
+// OnForget has a function be called with the number of each volume that was deleted, and of each snapshot that clients see
+// no more, for what is kept of its files.
 func (t *Table) OnForget(forget func(id uint64)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget = forget
+	t.forget = append(t.forget, forget)
 }
 
 // ForgetRemoved removes what is kept for clients of a volume that was deleted, after Remove.
 func (t *Table) ForgetRemoved(id uint64) {
 	t.mu.RLock()
-	forget := t.forget
+	all := t.forget
 	t.mu.RUnlock()
-	if forget != nil {
+	for _, forget := range all {
 		forget(id)
-		forget(id ^ ofSnapshots)
 	}
 }
 

@@ -72,6 +72,9 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
 	if status != state.OK {
+		if _, err := c.server.table.Find(key.Volume); err != nil { // the opens of a volume go when it ends
+			return nil, err
+		}
 		return nil, errorOf(status)
 	}
 	open := h.(*descriptor)

@@ -144,14 +144,14 @@ func New(cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	if s.inherit(config, had) {
-		return s, nil
+	if !s.inherit(config, had) {
+		s.state = state.New(config)
+		if len(had) > 0 {
+			most := s.state.BeginGrace(had)
+			s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", most)
+		}
 	}
-	s.state = state.New(config)
-	if len(had) > 0 {
-		most := s.state.BeginGrace(had)
-		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", most)
-	}
+	s.table.OnForget(s.state.ForgetVolume)
 	return s, nil
 }
 

@@ -90,6 +90,20 @@ func (s *State) Verify() error {
 	if ofFiles != opens {
 		return fmt.Errorf("files have %d opens, clients %d", ofFiles, opens)
 	}
+	for volume, o := range s.opens.volumes {
+		if o == nil || o.prevOfVolume != nil {
+			return fmt.Errorf("the list of volume %d does not begin with its first open", volume)
+		}
+		for ; o != nil; o = o.nextOfVolume {
+			ofFiles--
+			if o.file.key.Volume != volume || o.gone || o.nextOfVolume != nil && o.nextOfVolume.prevOfVolume != o {
+				return fmt.Errorf("open %d of volume %d is in the list of volume %d", o.number, o.file.key.Volume, volume)
+			}
+		}
+	}
+	if ofFiles != 0 {
+		return fmt.Errorf("volumes have %d opens less than their files", ofFiles)
+	}
 	for conn, list := range s.sessions.conns {
 		if len(list) == 0 {
 			return fmt.Errorf("connection %s is remembered, and of no session", conn.Address())

@@ -155,6 +155,17 @@ func (t *locks) releaseAll(c *Client) (more bool) {
 	return false
 }
 
+// releaseVolume is the task that removes what clients hold of a volume that has ended.
+func (t *locks) releaseVolume(volume uint64) (more bool) {
+	for began := t.steps; t.opens.volumes[volume] != nil; {
+		if t.steps-began >= stepWork {
+			return true
+		}
+		t.removeOpen(t.opens.volumes[volume])
+	}
+	return false
+}
+
 // removeOpen removes an open. Its locks are void at once.
 func (t *locks) removeOpen(o *openState) {
 	c, f := o.client, o.file
@@ -167,6 +178,7 @@ func (t *locks) removeOpen(o *openState) {
 	t.opens.setShare(o, 0, 0)
 	t.opens.releaseDescriptors(o)
 	f.unlink(o)
+	t.opens.unlinkOfVolume(o)
 	delete(t.opens.byNumber, o.number)
 	delete(t.opens.byOwner, openKey{c, f, o.owner})
 	if o.prevOfClient == nil {

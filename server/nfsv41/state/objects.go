@@ -308,6 +308,7 @@ type openState struct {
 
 	nextOfClient, prevOfClient *openState
 	nextOfFile, prevOfFile     *openState
+	nextOfVolume, prevOfVolume *openState
 }
 
 // void reports whether it is closed, or its client is gone. What it denies and has locked excludes nobody

@@ -164,6 +164,14 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 	return s.opens.openID(o), OK
 }
 
+// ForgetVolume removes the opens of a volume's files, with their locks and descriptors, when the volume has ended: a client
+// gets NFS4ERR_STALE for the files before it comes as far as a CLOSE, which Linux sends in one COMPOUND with GETATTR.
+func (s *State) ForgetVolume(volume uint64) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.begin(func() bool { return s.locks.releaseVolume(volume) })
+}
+
 // Close is CLOSE, RFC 8881 section 18.2. Locks that are left are released. The
 // stateid to answer is Invalid.
 func (s *State) Close(c *Client, id Stateid, f FileKey) Error {

@@ -250,3 +250,54 @@ func TestOpenLimits(t *testing.T) {
 	w.want(e, state.ErrNoSpc)
 	w.ok()
 }
+
+// What clients hold of a volume that has ended goes, with the descriptors; of others it stays. A process that goes on
+// with the log knows it.
+func TestForgetVolume(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	w.startLog()
+	n, other := w.ready("o", 1), w.ready("other", 1)
+	ended := file1(1)
+	ended.Volume = 2
+	open := func(n *node, owner string, f state.FileKey) (state.Stateid, *fakeHeld) {
+		t.Helper()
+		h := newHeld(t)
+		id, _, e := w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: f, Access: state.Both, Descriptor: h})
+		w.want(e, state.OK)
+		return id, h
+	}
+	stays, kept := open(n, "x", file1(1))
+	first, held := open(n, "x", ended)
+	_, heldToo := open(n, "y", ended)
+	second, heldByOther := open(other, "x", ended)
+	lock := func(n *node, id state.Stateid) state.Error {
+		_, _, e := w.Lock(n.c, state.LockArgs{Stateid: id, NewOwner: true, Owner: []byte("l"), File: ended, Write: true, Wait: true, Length: 1})
+		return e
+	}
+	w.want(lock(n, first), state.OK)
+	w.want(lock(other, second), state.ErrDenied)
+	w.ok()
+	w.ForgetVolume(3)
+	if n := w.Counts(); n.Opens != 4 {
+		t.Errorf("%d opens after a volume that nobody has open", n.Opens)
+	}
+	w.ForgetVolume(2)
+	w.ok()
+	for i, h := range []*fakeHeld{held, heldToo, heldByOther} {
+		if users := h.users.Load(); users != 0 {
+			t.Errorf("descriptor %d has %d users", i, users)
+		}
+	}
+	if users, c := kept.users.Load(), w.Counts(); users == 0 || c.Opens != 1 || c.Locks != 0 || c.Waiters != 0 {
+		t.Errorf("%d users of what stays, of %+v", users, c)
+	}
+	w.want(w.Close(n.c, first, ended), state.ErrBadStateid)
+	w.want(w.TestStateid(n.c, second), state.ErrBadStateid)
+	w.checkLog()
+	w.dies()
+	if c := w.Counts(); c.Opens != 1 {
+		t.Errorf("the next process has %+v", c)
+	}
+	n.c = w.Client(n.c.ID())
+	w.want(w.Close(n.c, stays, file1(1)), state.OK)
+}

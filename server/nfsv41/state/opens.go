@@ -17,8 +17,9 @@ type opens struct {
 	files    map[FileKey]*file
 	byNumber map[uint64]*openState
 	byOwner  map[openKey]*openState
-	next     uint64        // number of the next stateid
-	denying  *atomic.Int64 // State.denying
+	volumes  map[uint64]*openState // a list for each volume
+	next     uint64                // number of the next stateid
+	denying  *atomic.Int64         // State.denying
 }
 
 func newOpens(w *work, ss *sessions, log *stateLog, denying *atomic.Int64) opens {
@@ -27,6 +28,7 @@ func newOpens(w *work, ss *sessions, log *stateLog, denying *atomic.Int64) opens
 		files:    map[FileKey]*file{},
 		byNumber: map[uint64]*openState{},
 		byOwner:  map[openKey]*openState{},
+		volumes:  map[uint64]*openState{},
 	}
 }
 
@@ -118,8 +120,31 @@ func (t *opens) addOpen(c *Client, number uint64, a *OpenArgs) *openState {
 	}
 	c.opens = o
 	f.link(o)
+	t.linkOfVolume(o)
 	t.sessions.use(c, usage{opens: 1, ownerBytes: len(o.owner)})
 	return o
+}
+
+func (t *opens) linkOfVolume(o *openState) {
+	first := t.volumes[o.file.key.Volume]
+	if o.nextOfVolume = first; first != nil {
+		first.prevOfVolume = o
+	}
+	t.volumes[o.file.key.Volume] = o
+}
+
+func (t *opens) unlinkOfVolume(o *openState) {
+	switch {
+	case o.prevOfVolume != nil:
+		o.prevOfVolume.nextOfVolume = o.nextOfVolume
+	case o.nextOfVolume != nil:
+		t.volumes[o.file.key.Volume] = o.nextOfVolume
+	default:
+		delete(t.volumes, o.file.key.Volume)
+	}
+	if o.nextOfVolume != nil {
+		o.nextOfVolume.prevOfVolume = o.prevOfVolume
+	}
 }
 
 // upgrade adds what one OPEN may do.

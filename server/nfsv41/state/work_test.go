@@ -239,6 +239,20 @@ func TestWork(t *testing.T) {
 				m.t.Errorf("%d opens are left", n)
 			}
 		},
+		"opens of a volume that ends": func(m *many, step func(string, func())) {
+			a, b := m.client(0), m.client(1)
+			for i := range l.Opens - 1 {
+				m.open(a, 0, i)
+			}
+			m.lockers(a, m.open(a, 1, 0), 0, l.Locks/2-100, true)
+			_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
+			m.want(e, state.ErrDenied)
+			step("ForgetVolume", func() { m.ForgetVolume(m.key(0).Volume) })
+			m.ok()
+			if n := m.Counts(); n.Opens != 0 || n.Locks != 0 || n.Waiters != 0 {
+				m.t.Errorf("left are %+v", n)
+			}
+		},
 		"opens of a file": func(m *many, step func(string, func())) {
 			a := m.client(0)
 			for i := range l.Opens - 1 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -293,6 +294,10 @@ func testSnapshotHandles(e *env, control Snapshots) {
 		}
 		e.content(stays, "content")
 		e.ok(putfh(stays), read(staysID, 0, 10))
+		opens := get[nfs4.TestStateidRes](e, e.ok(testStateid(id, staysID))).Statuses
+		if !slices.Equal(opens, []nfs4.Status{nfs4.ErrBadStateid, nfs4.OK}) { // it holds nothing of what is gone
+			e.Errorf("%s, the opens are %v", when, opens)
+		}
 	}
 	gone("deleted")
 	control.Take("one")
