@@ -21,7 +21,7 @@ import (
 //   - Write writes into one of the files and exchanges it for the one that is to be replaced. That takes neither blocks
 //     nor an inode, so no client can come first; and the old file is in the reserve then.
 //   - Do gives back one file after another until the disk has what an operation needs, as a block for a folder's names
-//     or the inode of a socket. A client may come first, but each time it must come in between of two system calls.
+//     or the inode of a socket. A client may come first, but each time it must come in between two tries.
 //
 // What was used is made again as soon as there is room. A nil Reserve is none.
 type Reserve struct {
@@ -58,8 +58,9 @@ const (
 	part = 64
 
 	refillFirst, refillLast = 100 * time.Millisecond, 10 * time.Second
-	// freed is how long a disk may take to give the inode of a removed file to others: XFS does so in the background.
-	freed = 2 * time.Millisecond
+	// freed is how long a disk may take to give the inode of a removed file to others: XFS does so in the background, after
+	// a tick of the kernel's clock. Who asks for it all the while gets it as often as each of those who fill the disk.
+	freed = 10 * time.Millisecond
 )
 
 // OpenReserve opens the reserve in a folder, which is made if it is not there, and finds out how much of it there is. Run
@@ -224,12 +225,23 @@ func (r *Reserve) fill(s *spare) error {
 	return errors.Join(err, f.Close())
 }
 
-// giveBack gives the disk a file of the reserve, the largest first. It reports whether there was one.
-func (r *Reserve) giveBack() bool {
-	s := r.claim(func(s *spare) bool { return s.here && s.size > smallSize })
-	if s == nil {
-		s = r.claim(func(s *spare) bool { return s.here })
+// giveBack gives the disk a file of the reserve that has room for many names; when there is none, small ones, of which an
+// inode is wanted: n of them, so that those who fill the disk can't take all at once. It returns how many to give the next
+// time, 0 if nothing was left.
+func (r *Reserve) giveBack(n int) (next int) {
+	if r.giveBackOne(func(s *spare) bool { return s.here && s.size > smallSize }) {
+		return n
 	}
+	for range n {
+		if r.giveBackOne(func(s *spare) bool { return s.here }) {
+			next = 2 * n
+		}
+	}
+	return next
+}
+
+func (r *Reserve) giveBackOne(which func(*spare) bool) bool {
+	s := r.claim(which)
 	if s == nil {
 		return false
 	}
@@ -252,9 +264,11 @@ func (r *Reserve) Do(op func() error) error {
 	if r == nil {
 		return err
 	}
-	for IsFull(err) && r.giveBack() {
-		if err = op(); IsFull(err) {
-			time.Sleep(freed)
+	for n := 1; IsFull(err); {
+		if n = r.giveBack(n); n == 0 {
+			break
+		}
+		for began := time.Now(); IsFull(err) && time.Since(began) < freed; {
 			err = op()
 		}
 	}

@@ -53,30 +53,28 @@ func TestReserveOnFullDisk(t *testing.T) {
 				if used := missing(r); used > 0 {
 					t.Errorf("replacing a file used %d files of the reserve", used)
 				}
-				for n := range 40 {
+				for n := range 20 {
 					mustDo(t, d.Write(fmt.Sprint("client-", n), []byte("new")))
 				}
 				mustDo(t, d.Write("handover", make([]byte, 100<<10)))
 				used := missing(r)
-				if used > 44 { // a name may need a block, too
-					t.Errorf("41 new files used %d of the reserve", used)
+				if used > 21+10 { // a name may need a block, too, which may be somebody else's first
+					t.Errorf("21 new files used %d of the reserve", used)
 				}
 				// A folder's names need blocks.
-				for n := range 40 {
+				for n := range 20 {
 					mustDo(t, r.Do(func() error {
 						return unix.Renameat(d.Fd(), fmt.Sprint("client-", n), d.Fd(), fmt.Sprint(strings.Repeat("long", 50), n))
 					}))
 				}
-				for n := range 3 {
-					mustDo(t, r.Do(func() error {
-						l, err := net.Listen("unix", filepath.Join(disk, fmt.Sprint("socket-", n)))
-						if err == nil {
-							l.(*net.UnixListener).SetUnlinkOnClose(false)
-							err = l.Close()
-						}
-						return err
-					}))
-				}
+				mustDo(t, r.Do(func() error { // which takes an inode, for which it runs against those who fill the disk
+					l, err := net.Listen("unix", filepath.Join(disk, "socket"))
+					if err == nil {
+						l.(*net.UnixListener).SetUnlinkOnClose(false)
+						err = l.Close()
+					}
+					return err
+				}))
 				t.Logf("%v; %d of %d files of the reserve used", time.Since(began), missing(r), len(r.files))
 				if got, err := d.Read("record", 1<<20); err != nil || !bytes.Equal(got, fmt.Append(nil, 99, strings.Repeat("x", 990))) {
 					t.Errorf("%q, %v", got, err)

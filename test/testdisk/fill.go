@@ -18,7 +18,7 @@ func Fill(t *testing.T, dir string, inodes bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var all, full sync.WaitGroup
-	for i := range 4 {
+	for i := range 2 {
 		full.Add(1)
 		all.Go(func() {
 			once := sync.OnceFunc(full.Done)
