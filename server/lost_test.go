@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,6 +33,11 @@ type lostDisk struct {
 // serveLost serves /volume until the test ends. Connections are closed two seconds after the disk is lost.
 func serveLost(t *testing.T, engine string) *lostDisk {
 	t.Helper()
+	return serveLostWith(t, engine, 10*time.Millisecond, 200*time.Millisecond, 2*time.Second, uncounted)
+}
+
+func serveLostWith(t *testing.T, engine string, every, hold, closes time.Duration, export func(table *exports.Table, dir string) error) *lostDisk {
+	t.Helper()
 	d, root := &lostDisk{}, t.TempDir()
 	volume := filepath.Join(root, "volume")
 	if err := os.Mkdir(volume, 0o777); err != nil {
@@ -47,7 +53,7 @@ func serveLost(t *testing.T, engine string) *lostDisk {
 		t.Fatal(err)
 	}
 	d.beats, err = heartbeat.Open(heartbeat.Config{
-		Dir: dir, Mounted: time.Now(), Every: 10 * time.Millisecond, Hold: 200 * time.Millisecond, Close: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Dir: dir, Mounted: time.Now(), Every: every, Hold: hold, Close: closes, Log: slog.New(slog.DiscardHandler),
 		Overwrite: func([]byte) error {
 			if d.lost.Load() {
 				return syscall.EIO
@@ -59,7 +65,7 @@ func serveLost(t *testing.T, engine string) *lostDisk {
 		t.Fatal(err)
 	}
 	cfg.Heartbeat = d.beats
-	d.instance = &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error { return uncounted(table, volume) }}
+	d.instance = &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error { return export(table, volume) }}
 	d.start(t)
 	t.Cleanup(func() {
 		if err := d.stop(); err != nil {
@@ -93,8 +99,17 @@ func client3(t *testing.T, addr string) func(ctx context.Context, n int) error {
 	}
 }
 
-// client4 is client3 for version 4.1.
+// client4 returns what makes a call of version 4.1 on a new connection.
 func client4(t *testing.T, addr string) func(ctx context.Context, n int) error {
+	t.Helper()
+	call := session4(t, addr)
+	return func(ctx context.Context, _ int) error {
+		return call(ctx, nfs4.Operation{Num: nfs4.OpPutrootfh, Res: &nfs4.StatusRes{}})
+	}
+}
+
+// session4 returns what makes calls of version 4.1 in a new session.
+func session4(t *testing.T, addr string) func(ctx context.Context, ops ...nfs4.Operation) error {
 	t.Helper()
 	conn, err := rpc.Dial(t.Context(), addr)
 	if err != nil {
@@ -127,11 +142,38 @@ func client4(t *testing.T, addr string) func(ctx context.Context, n int) error {
 		t.Fatal(err)
 	}
 	seq := uint32(0)
-	return func(ctx context.Context, _ int) error {
+	return func(ctx context.Context, ops ...nfs4.Operation) error {
 		seq++
-		return call(ctx,
-			nfs4.Operation{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{SessionID: session.SessionID, SequenceID: seq}, Res: &nfs4.SequenceRes{}},
-			nfs4.Operation{Num: nfs4.OpPutrootfh, Res: &nfs4.StatusRes{}})
+		first := nfs4.Operation{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{SessionID: session.SessionID, SequenceID: seq}, Res: &nfs4.SequenceRes{}}
+		return call(ctx, append([]nfs4.Operation{first}, ops...)...)
+	}
+}
+
+// That a volume is read-only is told at once, though a disk that has failed makes file systems say the same: programs that
+// open files to write, and then only to read, would wait for a beat each time.
+func TestReadOnlyIsTold(t *testing.T) {
+	const never = time.Minute
+	d := serveLostWith(t, server.EngineNative, never, never, never, func(table *exports.Table, dir string) error {
+		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{ReadOnly: true}})
+	})
+	change := client3(t, d.addr)
+	call := session4(t, d.addr)
+	d.lost.Store(true)
+	if err := change(t.Context(), 0); err == nil || err.Error() != "MKDIR: "+nfs3.ErrROFS.String() {
+		t.Errorf("version 3: %v", err)
+	}
+	mkdir := nfs4.Operation{Num: nfs4.OpCreate, Args: &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("dir")}, Res: &nfs4.CreateRes{}}
+	rootfh := nfs4.Operation{Num: nfs4.OpPutrootfh, Res: &nfs4.StatusRes{}}
+	for what, ops := range map[string][]nfs4.Operation{
+		"in a volume":       {rootfh, {Num: nfs4.OpLookup, Args: &nfs4.NameArgs{Name: []byte("volume")}, Res: &nfs4.StatusRes{}}, mkdir},
+		"above the volumes": {rootfh, mkdir},
+	} {
+		if err := call(t.Context(), ops...); err == nil || !strings.Contains(err.Error(), nfs4.ErrROFS.String()) {
+			t.Errorf("version 4.1, %s: %v", what, err)
+		}
+	}
+	if !d.beats.Passes() {
+		t.Error("it was not told at once")
 	}
 }
 

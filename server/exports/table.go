@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -151,6 +152,10 @@ func (v *Volume) Allows(client netip.Addr) bool { return v.Refused == nil && v.O
 
 // ErrExists means that an export with this path or number exists.
 var ErrExists = errors.New("is exported already")
+
+// ErrReadOnly is EROFS for a change in a volume that is read-only, or among what podnas itself shows. The file system says EROFS, too,
+// when the disk has failed.
+var ErrReadOnly = fmt.Errorf("read-only volume: %w", syscall.EROFS)
 
 // Table is the exported volumes. The zero Table is empty and ready; its methods
 // may be called concurrently.

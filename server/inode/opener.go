@@ -170,7 +170,7 @@ func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
 
 // Open opens a client's handle for use. The error is ErrBadHandle, ESTALE (also for a directory outside of the volume),
 // EACCES if the client may not use the volume, ENOTDIR with UseNames for what is no directory, EISDIR or EINVAL with
-// UseRead and UseWrite for what is no regular file, and EROFS for a change if the volume is read-only.
+// UseRead and UseWrite for what is no regular file, and exports.ErrReadOnly for a change if the volume is.
 func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
@@ -221,7 +221,7 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err 
 		f, err = o.openIn(v, id, use)
 	}
 	if err == nil && v.Options.ReadOnly && (use == UseNames || use == UseWrite) {
-		err = unix.EROFS
+		err = exports.ErrReadOnly
 	}
 	if err == nil && use == UseNames {
 		err = f.hold()

@@ -35,11 +35,11 @@ func (t *task) getacl(args *nfs3.GetaclArgs) (result, rpc.AcceptStat) {
 	}
 	f, err := t.Open(args.Object, inode.UseAttr)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	acls, err := t.ACLs(f, args.Mask&(nfs3.ACLAccess|nfs3.ACLAccessCount) != 0, args.Mask&(nfs3.ACLDefault|nfs3.ACLDefaultCount) != 0)
-	res.Status, res.Attr, res.Mask = statusOf(err), postOpOf(f), args.Mask
+	res.Status, res.Attr, res.Mask = t.statusOf(err), postOpOf(f), args.Mask
 	res.Access = aclOnWire(f, acls.Access, args.Mask&nfs3.ACLAccess != 0, 0)
 	res.Default = aclOnWire(f, acls.Default, args.Mask&nfs3.ACLDefault != 0, nfs3.ACLOfDefault)
 	return res, rpc.Success
@@ -78,7 +78,7 @@ func (t *task) setacl(args *nfs3.SetaclArgs) (result, rpc.AcceptStat) {
 		attr := vfs.AttrsOf(f)
 		res.Attr = postOp(f.Volume, &attr)
 	}
-	res.Status = statusOf(err)
+	res.Status = t.statusOf(err)
 	return res, rpc.Success
 }
 

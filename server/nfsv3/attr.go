@@ -1,7 +1,6 @@
 package nfsv3
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -67,7 +66,7 @@ func (t *task) getattr() (result, rpc.AcceptStat) {
 		return nil, rpc.GarbageArgs
 	}
 	f, err := t.Open(args.Object, inode.UseAttr|inode.AtOnce|inode.Recent)
-	if res.Status = statusOf(err); err == nil {
+	if res.Status = t.statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 	}
 	return res, rpc.Success
@@ -86,7 +85,7 @@ func (t *task) access() (result, rpc.AcceptStat) {
 	if err == nil {
 		res.Access, _, err = t.Rights(f, args.Access&allAccess)
 	}
-	if res.Status = statusOf(err); err == nil {
+	if res.Status = t.statusOf(err); err == nil {
 		res.Attr = postOpOf(f)
 	}
 	return res, rpc.Success
@@ -97,14 +96,14 @@ func (t *task) setattr(args *nfs3.SetattrArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.SetattrRes{}
 	f, err := t.Open(args.Object, inode.UseAttr)
 	if err == nil && f.Volume.Options.ReadOnly {
-		err = syscall.EROFS
+		err = exports.ErrReadOnly
 	}
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	before, after, err := t.set(f, args)
-	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
+	res.Status, res.Wcc = t.statusOf(err), wcc(f.Volume, &before, &after)
 	return res, rpc.Success
 }
 

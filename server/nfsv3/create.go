@@ -11,11 +11,11 @@ import (
 func (t *task) make(res *nfs3.CreateRes, where *nfs3.DirOpArgs, do func(dir *inode.File) (vfs.Made, error)) (result, rpc.AcceptStat) {
 	dir, err := t.Open(where.Dir, inode.UseNames)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	made, err := do(dir)
-	res.Status, res.DirWcc = statusOf(err), wcc(dir.Volume, &made.Dir.Before, &made.Dir.After)
+	res.Status, res.DirWcc = t.statusOf(err), wcc(dir.Volume, &made.Dir.Before, &made.Dir.After)
 	if err == nil {
 		res.Object, res.Attr = made.Object.AppendHandle(t.handle[:0]), postOp(dir.Volume, &made.Attr)
 	}

@@ -30,13 +30,13 @@ func (t *task) read() (result, rpc.AcceptStat) {
 	}
 	f, err := t.Open(args.File, inode.UseRead|inode.AtOnce)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	// The data goes where the result will have it.
 	at := len(t.rpc.Reply) + readHead
 	data, err := t.Read(f, t.rpc.Reply[at:at+count:at+count], args.Offset)
-	res.Status, res.Data, res.EOF = statusOf(err), data.Bytes, data.EOF
+	res.Status, res.Data, res.EOF = t.statusOf(err), data.Bytes, data.EOF
 	res.Attr = postOp(f.Volume, &data.Attr)
 	return res, rpc.Success
 }
@@ -52,12 +52,12 @@ func (t *task) write() (result, rpc.AcceptStat) {
 	}
 	f, err := t.Open(args.File, inode.UseWrite)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	if int(args.Count) > len(args.Data) {
 		attr := vfs.AttrsOf(f)
-		res.Status, res.Wcc = statusOf(syscall.EINVAL), wcc(f.Volume, &attr, &attr)
+		res.Status, res.Wcc = t.statusOf(syscall.EINVAL), wcc(f.Volume, &attr, &attr)
 		return res, rpc.Success
 	}
 	w, err := t.Write(f, args.Data[:args.Count], args.Offset)
@@ -67,7 +67,7 @@ func (t *task) write() (result, rpc.AcceptStat) {
 			err = t.Sync(f, args.Stable == nfs3.DataSync)
 		}
 	}
-	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &w.Before, &w.After)
+	res.Status, res.Wcc = t.statusOf(err), wcc(f.Volume, &w.Before, &w.After)
 	res.Verf = writeVerf(w.Verifier)
 	return res, rpc.Success
 }
@@ -77,11 +77,11 @@ func (t *task) commit(args *nfs3.CommitArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.CommitRes{}
 	f, err := t.Open(args.File, inode.UseWrite)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	attr, err := t.Commit(f)
-	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
+	res.Status, res.Wcc = t.statusOf(err), wcc(f.Volume, &attr, &attr)
 	res.Verf = writeVerf(f.Volume.Durable.WriteVerifier()) // from after the sync
 	return res, rpc.Success
 }

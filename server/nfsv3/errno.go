@@ -5,8 +5,17 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/vfs"
 )
+
+// statusOf is the status of an error of the call. The reply waits for nothing if podnas itself refuses a change.
+func (t *task) statusOf(err error) nfs3.Status {
+	if errors.Is(err, exports.ErrReadOnly) {
+		t.rpc.Sure = true
+	}
+	return statusOf(err)
+}
 
 // statusOf is the one place where an error becomes a status.
 func statusOf(err error) nfs3.Status {

@@ -11,13 +11,13 @@ import (
 // the handle is of.
 func (t *task) fsstat(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *inode.File, err error) result {
-		res := &nfs3.FsstatRes{Status: statusOf(err)}
+		res := &nfs3.FsstatRes{Status: t.statusOf(err)}
 		if err != nil {
 			return res
 		}
 		res.Attr = postOpOf(f)
 		st, err := f.Volume.Statfs()
-		if res.Status = statusOf(err); err == nil {
+		if res.Status = t.statusOf(err); err == nil {
 			res.TBytes, res.FBytes, res.ABytes = st.Size, st.Free, st.Available
 			res.TFiles, res.FFiles, res.AFiles = st.Files, st.FreeFiles, st.FreeFiles
 		}
@@ -29,7 +29,7 @@ func (t *task) fsstat(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 func (t *task) fsinfo(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *inode.File, err error) result {
 		if err != nil {
-			return &nfs3.FsinfoRes{Status: statusOf(err)}
+			return &nfs3.FsinfoRes{Status: t.statusOf(err)}
 		}
 		const block = 4096 // pages: nothing smaller is read or written
 		return &nfs3.FsinfoRes{
@@ -47,13 +47,13 @@ func (t *task) fsinfo(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 // pathconf: section 3.3.20.
 func (t *task) pathconf(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *inode.File, err error) result {
-		res := &nfs3.PathconfRes{Status: statusOf(err)}
+		res := &nfs3.PathconfRes{Status: t.statusOf(err)}
 		if err != nil {
 			return res
 		}
 		res.Attr = postOpOf(f)
 		st, err := f.Volume.Statfs()
-		if res.Status = statusOf(err); err == nil {
+		if res.Status = t.statusOf(err); err == nil {
 			res.LinkMax, res.NameMax = st.LinkMax, st.NameMax
 			res.NoTrunc, res.ChownRestricted, res.CasePreserving = true, true, true
 		}

@@ -17,24 +17,24 @@ func (t *task) lookup() (result, rpc.AcceptStat) {
 	}
 	dir, err := t.Open(args.Dir, inode.UseAttr|inode.Recent)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	// From before it is looked: with later ones a client would keep what is found
 	// here, or that there is nothing, though the directory has changed since.
 	res.DirAttr = postOpOf(dir)
 	if string(args.Name) == ".." {
-		res.Status = statusOf(t.lookupParent(dir, res))
+		res.Status = t.statusOf(t.lookupParent(dir, res))
 		return res, rpc.Success
 	}
 	if snapshots, err := t.Snapshots(dir, args.Name); snapshots != nil || err != nil {
-		if res.Status = statusOf(err); err == nil {
+		if res.Status = t.statusOf(err); err == nil {
 			res.Object, res.Attr = snapshots.Handle(), postOpOf(snapshots)
 		}
 		return res, rpc.Success
 	}
 	attr, object, err := t.Lookup(dir, args.Name, t.handle[:0])
-	if res.Status = statusOf(err); err == nil {
+	if res.Status = t.statusOf(err); err == nil {
 		res.Object, res.Attr = object, nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &attr)}
 	}
 	return res, rpc.Success
@@ -63,9 +63,9 @@ func (t *task) readlink(args *nfs3.ReadlinkArgs) (result, rpc.AcceptStat) {
 	}
 	f, err := t.Open(args.Object, inode.UseAttr)
 	if err != nil {
-		return &nfs3.ReadlinkRes{Status: statusOf(err)}, rpc.Success
+		return &nfs3.ReadlinkRes{Status: t.statusOf(err)}, rpc.Success
 	}
 	path, err := f.Readlink()
 	attr := vfs.AttrsOf(f)
-	return &nfs3.ReadlinkRes{Status: statusOf(err), Attr: postOp(f.Volume, &attr), Path: path}, rpc.Success
+	return &nfs3.ReadlinkRes{Status: t.statusOf(err), Attr: postOp(f.Volume, &attr), Path: path}, rpc.Success
 }

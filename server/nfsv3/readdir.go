@@ -73,7 +73,7 @@ func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byt
 		err = vfs.ErrBadCookie
 	}
 	if err != nil {
-		return &nfs3.ReaddirRes{Status: statusOf(err)}, rpc.Success
+		return &nfs3.ReaddirRes{Status: t.statusOf(err)}, rpc.Success
 	}
 	start := len(t.rpc.Reply)
 	res := nfs3.ReaddirRes{DirAttr: postOpOf(dir)}
@@ -82,7 +82,7 @@ func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byt
 	b := res.Append(t.rpc.Reply)
 	l := &vfs.Listing{Bytes: b[:len(b)-vfs.ListTail], Max: start + size, DirMax: int(min(dirCount, vfs.ListMax))}
 	if err := t.fill(l, dir, cookie, plus); err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return &res, rpc.Success
 	}
 	return encoded(xdr.AppendBool(xdr.AppendBool(l.Bytes, false), l.EOF)), rpc.Success // no more entries

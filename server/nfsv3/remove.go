@@ -23,11 +23,11 @@ func (t *task) removeName(remove func(*vfs.Call, *inode.File, []byte) (vfs.Chang
 	}
 	dir, err := t.Open(args.Dir, inode.UseNames)
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	change, err := remove(&t.Call, dir, args.Name)
-	res.Status, res.Wcc = statusOf(err), wcc(dir.Volume, &change.Before, &change.After)
+	res.Status, res.Wcc = t.statusOf(err), wcc(dir.Volume, &change.Before, &change.After)
 	return res, rpc.Success
 }
 
@@ -44,11 +44,11 @@ func (t *task) rename() (result, rpc.AcceptStat) {
 		to, err = t.Open(args.To.Dir, inode.UseNames)
 	}
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	inFrom, inTo, err := t.Rename(from, args.From.Name, to, args.To.Name)
-	res.Status = statusOf(err)
+	res.Status = t.statusOf(err)
 	res.FromWcc = wcc(from.Volume, &inFrom.Before, &inFrom.After)
 	res.ToWcc = wcc(to.Volume, &inTo.Before, &inTo.After)
 	return res, rpc.Success
@@ -63,12 +63,12 @@ func (t *task) link(args *nfs3.LinkArgs) (result, rpc.AcceptStat) {
 		dir, err = t.Open(args.Link.Dir, inode.UseNames)
 	}
 	if err != nil {
-		res.Status = statusOf(err)
+		res.Status = t.statusOf(err)
 		return res, rpc.Success
 	}
 	change, err := t.Link(f, dir, args.Link.Name)
 	attr := vfs.AttrsOf(f)
-	res.Status, res.Attr = statusOf(err), postOp(f.Volume, &attr)
+	res.Status, res.Attr = t.statusOf(err), postOp(f.Volume, &attr)
 	res.LinkWcc = wcc(dir.Volume, &change.Before, &change.After)
 	return res, rpc.Success
 }

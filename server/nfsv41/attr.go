@@ -398,7 +398,7 @@ func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error)
 	case err != nil:
 		return done, err
 	case f == nil, f.Volume.Options.ReadOnly:
-		return done, syscall.EROFS
+		return done, exports.ErrReadOnly
 	}
 	if err := setACL(set, &args.Attr, f.Volume, typeOf(f.Attr.Mode)); err != nil {
 		return done, err

@@ -1,6 +1,7 @@
 package nfsv41
 
 import (
+	"errors"
 	"unicode/utf8"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -150,6 +151,9 @@ func (c *compound) perform() result {
 		c.cur.fresh, c.cur.found = c.cur.fresh && c.looksLast, false
 		c.saved.fresh, c.saved.found = false, false
 		c.Forget()
+	}
+	if errors.Is(err, exports.ErrReadOnly) { // the reply waits for nothing
+		c.rpc.Sure = true
 	}
 	if c.status = statusOf(err); res == nil {
 		res = c.bare()

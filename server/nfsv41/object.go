@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 )
@@ -130,7 +131,7 @@ func (c *compound) namesFile(o *object) (*inode.File, error) {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case o.node != nil:
-		return nil, syscall.EROFS
+		return nil, exports.ErrReadOnly
 	case o.names == nil:
 		f, err := c.Open(o.bytes(), inode.UseNames)
 		if err != nil {

@@ -181,7 +181,7 @@ func (c *compound) createOpen(o *opening) error {
 	}
 	dir, err := c.namesFile(&c.cur)
 	switch {
-	case errors.Is(err, syscall.EROFS): // also of a pseudo directory
+	case errors.Is(err, exports.ErrReadOnly): // also of a pseudo directory
 		return c.openReadOnly(o, set)
 	case err != nil:
 		return err
@@ -243,7 +243,7 @@ func (c *compound) openReadOnly(o *opening, set *vfs.SetAttr) error {
 	there := err == nil || errors.Is(err, syscall.EISDIR)
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return syscall.EROFS
+		return exports.ErrReadOnly
 	case there && o.Mode != nfs4.Unchecked:
 		return syscall.EEXIST
 	case err != nil:
@@ -341,7 +341,7 @@ func openable(v *exports.Volume, a *disk.Attr, use inode.Use) error {
 	case !a.IsRegular():
 		return statusError(nfs4.ErrSymlink)
 	case use == inode.UseWrite && v.Options.ReadOnly:
-		return syscall.EROFS
+		return exports.ErrReadOnly
 	}
 	return nil
 }

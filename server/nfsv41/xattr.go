@@ -6,6 +6,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -77,7 +78,7 @@ func (c *compound) changeXattr(do func(*inode.File) (vfs.FileChange, error)) (re
 	case err != nil:
 		return nil, err
 	case f == nil:
-		return nil, syscall.EROFS
+		return nil, exports.ErrReadOnly
 	}
 	c.on.wrote = true
 	change, err := do(f)

@@ -188,10 +188,11 @@ func (c *Call) status(stat rpc.AcceptStat) stats.Status {
 }
 
 // ofDisk reports whether a status may be of a disk that fails. NFS's versions and MOUNT have the same numbers for these:
-// NFS3ERR_IO, NXIO, STALE, which open_by_handle_at(2) makes of an error of the disk, and SERVERFAULT.
+// NFS3ERR_IO, NXIO, ROFS, which ext4 and btrfs say after a commit that failed, STALE, which open_by_handle_at(2) makes of
+// an error of the disk, and SERVERFAULT.
 func ofDisk(status stats.Status) bool {
 	switch status {
-	case 5, 6, 70, 10006:
+	case 5, 6, 30, 70, 10006:
 		return true
 	}
 	return false

@@ -156,7 +156,7 @@ func TestReplyIsHeld(t *testing.T) {
 func TestErrorsOfALostDisk(t *testing.T) {
 	const wait = time.Minute // no beat comes by itself
 	s := startLostWith(t, wait, wait, wait)
-	for _, status := range []nfs3.Status{nfs3.ErrIO, nfs3.ErrNXIO, nfs3.ErrStale, nfs3.ErrServerFault} {
+	for _, status := range []nfs3.Status{nfs3.ErrIO, nfs3.ErrNXIO, nfs3.ErrROFS, nfs3.ErrStale, nfs3.ErrServerFault} {
 		s.status.Store(uint32(status))
 		if err := <-s.call(t, procEcho); err != nil {
 			t.Errorf("%v with a disk that is well: %v", status, err)

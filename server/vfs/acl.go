@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 )
 
@@ -37,7 +38,7 @@ func ACLOfMode(mode uint32) []inode.ACLEntry {
 // is async. The error is EINVAL for what is no ACL; then nothing is set.
 func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
 	if f.Volume.Options.ReadOnly {
-		return syscall.EROFS
+		return exports.ErrReadOnly
 	}
 	c.Of(f)
 	if err := c.blocks(f); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 )
 
@@ -20,7 +21,7 @@ const nameMax = 255
 // checkOld returns an error for a name in a directory that can't be removed.
 func checkOld(dir *inode.File, name []byte) error {
 	if snapshotsAt(dir, name) != nil {
-		return syscall.EROFS
+		return exports.ErrReadOnly
 	}
 	return checkName(name)
 }

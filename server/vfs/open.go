@@ -76,7 +76,7 @@ func (c *Call) OpenHeld(h *inode.Held, wait bool) (*inode.File, error) {
 		return nil, err
 	}
 	if f, err = c.opened(f); err == nil && wait && v.Options.ReadOnly {
-		return nil, syscall.EROFS
+		return nil, exports.ErrReadOnly
 	}
 	return f, err
 }

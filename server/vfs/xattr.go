@@ -5,6 +5,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 )
 
@@ -78,7 +79,7 @@ func (c *Call) changeXattr(f *inode.File, name []byte, do func(actas.Thread) err
 		return change, err
 	}
 	if f.Volume.Options.ReadOnly {
-		return change, syscall.EROFS
+		return change, exports.ErrReadOnly
 	}
 	c.Of(f)
 	if err := c.blocks(f); err != nil {
