@@ -1,7 +1,9 @@
 package heartbeat_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/internal/heartbeat"
 	"github.com/podnas/podnas/internal/latest"
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -101,8 +104,19 @@ func TestFullDisk(t *testing.T) {
 	for _, what := range []string{"blocks", "inodes"} {
 		t.Run(what, func(t *testing.T) {
 			testdisk.Small(t, func(t *testing.T, disk string) {
-				h := open(t, disk, heartbeat.Config{Every: every, Hold: long, Close: long})
+				reserve, err := statedir.OpenReserve(filepath.Join(disk, "reserve"), slog.New(slog.DiscardHandler))
+				mustDo(t, err)
+				defer reserve.Close()
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { defer close(ended); reserve.Run(ctx) }()
+				defer func() { stop(); <-ended }()
+				h := open(t, disk, heartbeat.Config{Every: every, Hold: long, Close: long, Reserve: reserve})
 				mustDo(t, h.Wait(nil))
+				eventually(t, "there is a reserve", func() bool {
+					_, err := os.Stat(filepath.Join(disk, "reserve", "large-15"))
+					return err == nil
+				})
 				mustDo(t, os.Mkdir(filepath.Join(disk, "filled"), 0o755))
 				testdisk.Fill(t, filepath.Join(disk, "filled"), what == "inodes")
 				for range 10 {
@@ -110,6 +124,15 @@ func TestFullDisk(t *testing.T) {
 					if err := h.Err(); err != nil || h.Full() {
 						t.Fatalf("held on a full disk: %v, full: %v", err, h.Full())
 					}
+				}
+				// Somebody removes the file, and those who fill the disk come first.
+				mustDo(t, os.Remove(filepath.Join(disk, "state", heartbeat.File)))
+				eventually(t, "the file is there again", func() bool {
+					st, err := os.Stat(filepath.Join(disk, "state", heartbeat.File))
+					return err == nil && st.Size() > 0
+				})
+				if err := h.Err(); err != nil {
+					t.Errorf("when the file was removed: %v", err)
 				}
 			})
 		})

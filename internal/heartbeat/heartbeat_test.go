@@ -60,7 +60,7 @@ func open(t testing.TB, disk string, cfg heartbeat.Config) *heartbeat.Heartbeat 
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	dir, err := statedir.Open(filepath.Join(disk, "state"), nil, cfg.Log)
+	dir, err := statedir.Open(filepath.Join(disk, "state"), cfg.Reserve, cfg.Log)
 	mustDo(t, err)
 	cfg.Dir = dir
 	if cfg.Mounted.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -75,6 +76,14 @@ func (h *Heartbeat) overwrite(beat []byte) error {
 	if h.cfg.Overwrite != nil {
 		return h.cfg.Overwrite(beat)
 	}
+	err := h.write(beat)
+	if statedir.IsFull(err) { // the file system may know that by itself: btrfs wants another block for each beat
+		return h.readOr(beat, err)
+	}
+	return err
+}
+
+func (h *Heartbeat) write(beat []byte) error {
 	f, err := h.cfg.Dir.MakeFile(File, os.O_WRONLY|syscall.O_DSYNC)
 	if err != nil {
 		return err
@@ -86,4 +95,32 @@ func (h *Heartbeat) overwrite(beat []byte) error {
 	}
 	_, err = f.WriteAt(beat, 0)
 	return errors.Join(err, f.Close())
+}
+
+// readOr reads the file from a disk that is full, and returns that it is if the disk answers. If somebody has removed the file, the
+// reserve makes it again.
+func (h *Heartbeat) readOr(beat []byte, full error) error {
+	f, err := h.cfg.Dir.OpenFile(File, os.O_RDONLY|syscall.O_DIRECT, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return h.cfg.Dir.Write(File, beat)
+	case errors.Is(err, syscall.EINVAL): // a file system without direct reads
+		return full
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	page, err := syscall.Mmap(-1, 0, recordSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE) // aligned
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Munmap(page) }() // it is ours
+	_, err = f.ReadAt(page, 0)
+	switch {
+	case errors.Is(err, io.EOF): // the beat has made it, and found no block
+		return h.cfg.Dir.Write(File, beat)
+	case err == nil, errors.Is(err, syscall.EINVAL):
+		return full
+	}
+	return err
 }
