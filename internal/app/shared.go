@@ -99,10 +99,15 @@ func (a *App) stayActive(ctx context.Context) error {
 	}
 }
 
-// fails reports whether an error of the heartbeat is one of the file system, and not that the disk does not answer.
+// fails reports whether an error of the heartbeat is what a file system says that has failed, and not that the disk does not answer, or
+// that this process has no memory or no descriptors.
 func fails(err error) bool {
-	var errno syscall.Errno
-	return errors.As(err, &errno)
+	for _, e := range []error{syscall.EIO, syscall.EROFS, syscall.EUCLEAN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // standBy serves what a standby has to say: it is ready if it could take the disk over now. It has no metrics, which it says

@@ -17,12 +17,10 @@ package heartbeat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/internal/idle"
@@ -186,20 +184,10 @@ func (h *Heartbeat) beat(by func(func() error) error) {
 	switch {
 	case err == nil:
 		h.workedLocked(began)
-	case !own(err) || time.Since(h.last) >= h.cfg.Hold:
+	case !statedir.OfProcess(err) || time.Since(h.last) >= h.cfg.Hold:
 		h.permit.Store(nil)
 		h.tellLocked(err)
 	}
-}
-
-// own reports whether an error is of this process or machine, and says nothing of the disk.
-func own(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // workedLocked lets replies leave.

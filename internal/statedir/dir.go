@@ -23,6 +23,16 @@ var errNoFolder = fmt.Errorf("it is not a folder: %w", ErrIrregular)
 // ErrIrregular is the error of what is not a regular file: a folder, a link, a fifo, a socket or a device.
 var ErrIrregular = errors.New("it is not a regular file")
 
+// OfProcess reports whether an error is of this process or machine, and says nothing of a file or the disk.
+func OfProcess(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Dir is an open folder. Its methods may be called concurrently.
 type Dir struct {
 	f       *os.File

@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/internal/latest"
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/volume/shareddisk"
 )
 
 // Disk is the part of *volume.Store that the checks need.
@@ -64,6 +65,8 @@ func writable(err error, full bool) doctor.Result {
 		return doctor.Good("it can be written to")
 	case errors.As(err, &takeover):
 		return doctor.Warn("nothing: it takes seconds", "%v", err)
+	case errors.Is(err, shareddisk.ErrLost):
+		return doctor.Warn("nothing: this podnas ends, and is the standby of the other one then", "%v: clients get their answers there", err)
 	case errors.As(err, &pending):
 		return doctor.Fail("find out why the disk hangs: the kernel's log (dmesg) of podnas's node, and the storage below. When the disk answers, podnas does, too",
 			"%v: %s", err, silent)

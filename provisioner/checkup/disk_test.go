@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/podnas/podnas/internal/latest"
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/volume/shareddisk"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 )
@@ -147,6 +149,7 @@ func TestJudgeDisk(t *testing.T) {
 		{"a beat is late", writable(&latest.PendingError{Since: time.Now().Add(-7 * time.Second)}, false), doctor.Failed, "no answer for 7s"},
 		{"read-only", writable(&fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}, false), doctor.Failed, "it is read-only"},
 		{"a lost reservation", writable(syscall.EBADE, false), doctor.Failed, "can't be written to"},
+		{"a standby has it", writable(fmt.Errorf("heartbeat: %w", shareddisk.ErrLost), false), doctor.Warning, "another podnas has taken the disk over: clients get their answers there"},
 		{"another podnas may answer", writable(&heartbeat.TakeoverError{Left: 4 * time.Second}, false), doctor.Warning, "clients are answered in 4s"},
 		{"full below", writable(nil, true), doctor.Failed, "no room even for"},
 		{"in memory", mount("tmpfs", "rw"), doctor.Warning, "in memory"},

@@ -138,6 +138,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Made != nil {
 		cfg.Made()
 	}
+	// Clients wait for this, whoever provisions.
+	away := &outOfService{client: cfg.Client, grace: cfg.Grace, period: outOfServicePeriod, log: cfg.Log}
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	looking.Go(func() { away.run(ctx) })
 	switch {
 	case cfg.LeaseIn != "":
 		return lead(ctx, &cfg, w)
@@ -222,7 +229,6 @@ type workers struct {
 	use          *inUse
 	shared       *sharedNames
 	lost         *lostDisk
-	away         *outOfService
 	snapshots    *snapshots.Controller // nil: VolumeSnapshots are not served
 	pod          *pod
 }
@@ -302,7 +308,6 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		lost:   &lostDisk{err: cfg.DiskLost, pod: own},
-		away:   &outOfService{client: cfg.Client, grace: cfg.Grace, period: outOfServicePeriod, log: cfg.Log},
 		pod:    own,
 	}, nil
 }
@@ -334,7 +339,6 @@ func withoutManagers(object any) (any, error) {
 // work ends: its goroutine is abandoned.
 func (w *workers) run(ctx context.Context) {
 	var working sync.WaitGroup
-	working.Go(func() { w.away.run(ctx) }) // clients wait for it
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
 	// Started last, because reports of a failed mount need its volume, and not waited

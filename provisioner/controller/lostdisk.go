@@ -34,7 +34,7 @@ func (l *lostDisk) run(ctx context.Context) {
 func (l *lostDisk) look() {
 	err := l.err()
 	if err != nil && !l.told {
-		l.pod.warn("DiskLost", fmt.Sprintf("podnas's disk may be lost, so clients get no answers until it can be written to: %v. Look at the disk and at the kernel's log of the node; podnas goes on by itself when it works", err))
+		l.pod.warn("DiskLost", fmt.Sprintf("podnas's disk may be lost, so clients get no answers until it can be written to: %v. 'podnas doctor' says what to do", err))
 	}
 	l.told = err != nil
 }

@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 )
 
 // deadNode is a node that is out of service.
@@ -149,4 +152,32 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Clients are not waited for though it is not known yet who provisions.
+func TestExcusesWithoutTheGuard(t *testing.T) {
+	store, _ := fixture.Store(t)
+	client := fake.NewClientset(deadNode(func(*v1.Node) {}))
+	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewTimeoutError("the API server is busy", 0)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var excused []string
+	err := Run(ctx, Config{
+		Client: client, Workers: 1, GuardIn: "podnas", Log: slog.New(slog.DiscardHandler),
+		Provisioner: &provisioner.Provisioner{Name: provisioner.DefaultName, Store: store, Endpoint: provisioner.StaticEndpoint{Port: 2049}, Log: slog.New(slog.DiscardHandler)},
+		Grace: &Grace{
+			Lasts: func() bool { return len(excused) == 0 },
+			Awaited: func() []AwaitedClient {
+				return []AwaitedClient{{Owner: "owner", Host: "node3", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}}
+			},
+			Excuse: func(owners ...string) {
+				excused = owners
+				stop()
+			},
+		},
+	})
+	if err != nil || !slices.Equal(excused, []string{"owner"}) {
+		t.Errorf("excused %v: %v", excused, err)
+	}
 }

@@ -45,7 +45,7 @@ func openRun(path string, reserve *statedir.Reserve, log *slog.Logger) (run, err
 	case err == nil && len(b) > 0:
 		r.before = string(b)
 	case errors.Is(err, fs.ErrNotExist):
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), statedir.OfProcess(err):
 		return run{}, errors.Join(fmt.Errorf("number of the run: %w", err), r.dir.Close())
 	default:
 		r.before = "damaged" // no run has it

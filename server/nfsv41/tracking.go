@@ -71,7 +71,7 @@ func (r *tracking) read() (had []state.TrackedClient, err error) {
 			continue
 		}
 		entry, err := r.readEntry(name)
-		if errors.Is(err, fs.ErrPermission) { // it is not damaged
+		if errors.Is(err, fs.ErrPermission) || statedir.OfProcess(err) { // it is not damaged
 			return nil, err
 		}
 		if err == nil {
