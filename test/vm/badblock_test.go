@@ -67,7 +67,7 @@ func TestBadBlock(t *testing.T) {
 }
 
 // find returns the number of the first block of 4 KiB of the disk that has this content.
-func (i *xfsImage) find(t *testing.T, content []byte) int64 {
+func (i *diskImage) find(t *testing.T, content []byte) int64 {
 	t.Helper()
 	f, err := os.Open(i.device)
 	if err != nil {

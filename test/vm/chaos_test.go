@@ -80,17 +80,19 @@ type chaosServer struct {
 
 // chaos is a run of TestChaos.
 type chaos struct {
-	t      *testing.T
-	rand   *rand.Rand // of the plan
-	seed   uint64
-	limit  time.Duration
-	lease  time.Duration
-	disk   *mappedDisk
-	server chaosServer // without functions if its process is left alone
-	nodes  []*node
-	faults []history.Fault
-	began  time.Duration
-	ends   []func() // of the clients
+	t     *testing.T
+	rand  *rand.Rand // of the plan
+	seed  uint64
+	limit time.Duration
+	lease time.Duration
+	disk  *mappedDisk
+	// reflink: files of the disk can share blocks.
+	reflink bool
+	server  chaosServer // without functions if its process is left alone
+	nodes   []*node
+	faults  []history.Fault
+	began   time.Duration
+	ends    []func() // of the clients
 
 	mu      sync.Mutex
 	ops     []history.Op
@@ -101,7 +103,7 @@ type chaos struct {
 
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
-	c := &chaos{t: t, seed: seedOf(t), limit: 75 * time.Second, lastOK: map[int]time.Duration{}, mayFail: map[int]bool{}}
+	c := &chaos{t: t, seed: seedOf(t), limit: 75 * time.Second, reflink: true, lastOK: map[int]time.Duration{}, mayFail: map[int]bool{}}
 	if s := os.Getenv("CHAOS"); s != "" {
 		var err error
 		if c.limit, err = time.ParseDuration(s); err != nil {
@@ -141,7 +143,7 @@ func (c *chaos) startOnNodes() {
 	c.t.Helper()
 	c.began = now()
 	for i, v := range c.nodes {
-		clones := strings.Contains(mountedAs(c.t, v.mnt), ",vers=4.2,")
+		clones := c.reflink && strings.Contains(mountedAs(c.t, v.mnt), ",vers=4.2,")
 		c.start(chaosClients{Dir: v.mnt, Node: i, Registers: 2, Lockers: 2, Appenders: 1, Clones: clones})
 	}
 }

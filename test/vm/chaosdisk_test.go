@@ -15,13 +15,14 @@ import (
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
-// mappedDisk is an XFS with project quotas on the device mapper, which stalls or fails when a
+// mappedDisk is a file system with project quotas, XFS if it can fail, on the device mapper, which stalls or fails when a
 // test wants it to. Nothing on it may be open over NFS by the test's own process, which starts
 // dmsetup.
 type mappedDisk struct {
 	t    *testing.T
 	dir  string // where it is mounted
 	name string
+	fs   string
 	size int64
 	// The log, which is written while the rest fails: XFS ends when it can't write that.
 	logAt, logSize int64
@@ -31,7 +32,7 @@ type mappedDisk struct {
 func newMappedDisk(t *testing.T, size int64) *mappedDisk {
 	t.Helper()
 	disk := newXFSImage(t, size)
-	d := &mappedDisk{t: t, dir: t.TempDir(), name: fmt.Sprint("podnas-", os.Getpid()), size: size, device: disk.device}
+	d := &mappedDisk{t: t, dir: t.TempDir(), name: fmt.Sprint("podnas-", os.Getpid()), fs: disk.fileSystem.name, size: size, device: disk.device}
 	d.logAt, d.logSize = faultydisk.XFSLog(t, disk.file)
 	mapDevice(t, d.name, d.table("linear"))
 	d.mount()
@@ -61,7 +62,7 @@ func (d *mappedDisk) table(target string) string {
 
 func (d *mappedDisk) mount() {
 	d.t.Helper()
-	mountDisk(d.t, "/dev/mapper/"+d.name, d.dir, "xfs", "prjquota")
+	mountDisk(d.t, "/dev/mapper/"+d.name, d.dir, d.fs, "prjquota")
 }
 
 // cut cuts the XFS off from its disk, and mounts it again: what is there then was on the disk.
@@ -97,23 +98,42 @@ func (d *mappedDisk) alive() bool {
 	return errors.Join(write(name, []byte("x")), os.Remove(name)) == nil
 }
 
-// xfsImage is a disk with an XFS, in a file of the guest's disk on a loop device.
-type xfsImage struct {
+// diskImage is a disk with a file system, in a file of the guest's disk on a loop device.
+type diskImage struct {
+	fileSystem
+
 	file, device string
 	size         int64
 }
 
-func newXFSImage(t *testing.T, size int64) *xfsImage {
+// fileSystem is one with project quotas.
+type fileSystem struct {
+	name string
+	mkfs []string
+	also string // options with which it can be mounted twice
+}
+
+var (
+	asXFS  = fileSystem{"xfs", []string{"mkfs.xfs", "-q"}, ",nouuid"}
+	asExt4 = fileSystem{"ext4", []string{"mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota,lazy_itable_init=0,lazy_journal_init=0"}, ""}
+)
+
+func newXFSImage(t *testing.T, size int64) *diskImage {
+	t.Helper()
+	return newImage(t, asXFS, size)
+}
+
+func newImage(t *testing.T, fs fileSystem, size int64) *diskImage {
 	t.Helper()
 	dir, err := os.MkdirTemp(xfs, "disk-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &xfsImage{file: filepath.Join(dir, "image"), size: size}
+	d := &diskImage{fileSystem: fs, file: filepath.Join(dir, "image"), size: size}
 	if err := errors.Join(os.WriteFile(d.file, nil, 0o600), os.Truncate(d.file, size)); err != nil {
 		t.Fatal(err)
 	}
-	command(t, "mkfs.xfs", "-q", d.file)
+	command(t, fs.mkfs[0], append(fs.mkfs[1:], d.file)...)
 	command(t, "modprobe", "loop")
 	d.device = strings.TrimSpace(command(t, "losetup", "--find", "--show", d.file))
 	t.Cleanup(func() { command(t, "losetup", "--detach", d.device) })

@@ -22,11 +22,14 @@ import (
 // TestFailovers: the clients of TestChaos, while podnas goes from one place to another and back, as between two nodes that have
 // one disk: the one before is dead, or was stopped and goes on later, or is alive and has lost the disk. Another client
 // reads from each place directly, and looks for answers of the one that has lost the disk. What all of them saw is checked by package history.
-// Failovers are drawn from SEED. CHAOS is for how long; make chaos RUN=TestFailovers does an hour.
+// Failovers, and whether the disk is XFS or ext4, are drawn from SEED. CHAOS is for how long; make chaos RUN=TestFailovers does an hour.
 func TestFailovers(t *testing.T) {
 	c := newChaos(t)
 	f := &failovers{chaos: c}
-	image := newXFSImage(t, 1<<30)
+	fs := []fileSystem{asXFS, asExt4}[c.rand.IntN(2)]
+	t.Logf("on %s", fs.name)
+	c.reflink = fs.name == asXFS.name
+	image := newImage(t, fs, 1<<30)
 	command(t, "modprobe", "dm-flakey")
 	for i := range f.places {
 		f.places[i] = newPlace(t, 11+i, image)
@@ -37,6 +40,7 @@ func TestFailovers(t *testing.T) {
 	f.active.start()
 	f.lead()
 	pv := f.active.volume("failovers")
+	unix.Sync() // the claims, too, which are on the disk
 	c.lease = lease
 	c.nodes = []*node{f.newNode(1, pv), f.newNode(2, pv)}
 	c.startOnNodes()
@@ -44,7 +48,7 @@ func TestFailovers(t *testing.T) {
 	c.settle("the begin", c.began)
 	f.run(pv)
 	c.server = chaosServer{kill: f.active.end, start: f.active.start}
-	c.disk = &mappedDisk{t: t, dir: f.active.dir, name: f.active.name}
+	c.disk = &mappedDisk{t: t, dir: f.active.dir, name: f.active.name, fs: fs.name}
 	c.end(f.active.appliance().dir(pv))
 }
 
@@ -156,13 +160,13 @@ type place struct {
 	number int
 	dir    string // where it mounts the disk
 	name   string // of the device
-	image  *xfsImage
+	image  *diskImage
 	log    string
 	read   bool      // a client reads from here directly
 	cmd    *exec.Cmd // nil: podnas does not run here
 }
 
-func newPlace(t *testing.T, n int, image *xfsImage) *place {
+func newPlace(t *testing.T, n int, image *diskImage) *place {
 	t.Helper()
 	p := &place{node: newMachine(t, n, fmt.Sprint("place", n)), number: n, dir: t.TempDir(), name: fmt.Sprintf("podnas-%d-%d", os.Getpid(), n), image: image}
 	p.log = filepath.Join(t.TempDir(), "podnas.log")
@@ -239,7 +243,7 @@ func (p *place) giveBack() {
 // mount mounts the disk, which to this kernel is mounted twice while the other place has lost it.
 func (p *place) mount() {
 	p.t.Helper()
-	mountDisk(p.t, "/dev/mapper/"+p.name, p.dir, "xfs", "prjquota,nouuid")
+	mountDisk(p.t, "/dev/mapper/"+p.name, p.dir, p.image.fileSystem.name, "prjquota"+p.image.also)
 	for _, dir := range []string{"root", "claims"} {
 		if err := os.MkdirAll(filepath.Join(p.dir, dir), 0o755); err != nil {
 			p.t.Fatal(err)
