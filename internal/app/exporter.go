@@ -71,8 +71,7 @@ func limitOf(v volume.Volume) quota.Limit { return quota.Limit{Bytes: v.Size, In
 
 // Unexport implements volume.Exporter.
 func (e exporter) Unexport(v volume.Volume) {
-	e.Table.Remove(v.ID)
-	e.Table.ForgetRemoved(v.ID)
+	e.Table.Forget(append(e.Table.Remove(v.ID), v.ID)...)
 	e.forgetMark(v)
 	e.forgetIndex(v)
 }

@@ -109,7 +109,7 @@ func (t *Table) ShowSnapshots(id uint64, dir string, all []Snapshot) error {
 	gone := t.setSnapshotsLocked(shown, all)
 	of.shown.Store(shown) // with the numbers of what is in it
 	t.mu.Unlock()
-	t.end(gone)
+	t.Forget(end(gone)...)
 	return nil
 }
 
@@ -150,12 +150,13 @@ func (t *Table) setSnapshotsLocked(shown *Volume, all []Snapshot) (gone []*Volum
 	return gone
 }
 
-// end ends snapshots, and what clients had of them.
-func (t *Table) end(gone []*Volume) {
+// end ends volumes, and returns their numbers.
+func end(gone []*Volume) (ids []uint64) {
 	for _, v := range gone {
 		v.end()
-		t.ForgetRemoved(v.ID)
+		ids = append(ids, v.ID)
 	}
+	return ids
 }
 
 // openSnapshot opens a snapshot by its number. The error is ESTALE if there is none.
@@ -194,19 +195,24 @@ func (t *Table) openSnapshot(id uint64) (*Volume, error) {
 // HideSnapshots ends ShowSnapshots, and waits for current calls. It returns whether there was anything to see.
 func (t *Table) HideSnapshots(id uint64) bool {
 	of, ok := t.ByID(id)
-	return ok && t.hideSnapshots(of)
+	if !ok {
+		return false
+	}
+	ended := t.hideSnapshots(of)
+	t.Forget(ended...)
+	return len(ended) > 0
 }
 
-func (t *Table) hideSnapshots(of *Volume) bool {
+// hideSnapshots returns the numbers of the volumes that ended.
+func (t *Table) hideSnapshots(of *Volume) (ended []uint64) {
 	t.mu.Lock()
 	v := of.shown.Swap(nil)
 	if v == nil {
 		t.mu.Unlock()
-		return false
+		return nil
 	}
 	gone := append(t.setSnapshotsLocked(v, nil), v)
 	delete(t.byID, v.ID)
 	t.mu.Unlock()
-	t.end(gone)
-	return true
+	return end(gone)
 }

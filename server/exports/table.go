@@ -283,8 +283,9 @@ func (t *Table) log() *slog.Logger {
 }
 
 // Remove ends an export and waits for its current calls, so the caller must have no File or
-// call of the volume open. A missing export is no error.
-func (t *Table) Remove(id uint64) {
+// call of the volume open. A missing export is no error. It returns the numbers of what clients saw as the
+// volume's snapshots. What is kept of them all for clients stays, for the next process, until Forget.
+func (t *Table) Remove(id uint64) (snapshots []uint64) {
 	t.mu.Lock()
 	v := t.byID[id]
 	if v != nil {
@@ -293,10 +294,12 @@ func (t *Table) Remove(id uint64) {
 		t.sorted = slices.DeleteFunc(slices.Clone(t.sorted), func(other *Volume) bool { return other == v })
 	}
 	t.mu.Unlock()
-	if v != nil {
-		t.hideSnapshots(v)
-		v.end()
+	if v == nil {
+		return nil
 	}
+	snapshots = t.hideSnapshots(v)
+	v.end()
+	return snapshots
 }
 
 // OnForget has a function be called with the number of each volume that was deleted, and of each snapshot that clients see
@@ -307,13 +310,15 @@ func (t *Table) OnForget(forget func(id uint64)) {
 	t.forget = append(t.forget, forget)
 }
 
-// ForgetRemoved removes what is kept for clients of a volume that was deleted, after Remove.
-func (t *Table) ForgetRemoved(id uint64) {
+// Forget removes what is kept for clients of volumes that were deleted, by their numbers.
+func (t *Table) Forget(ids ...uint64) {
 	t.mu.RLock()
 	all := t.forget
 	t.mu.RUnlock()
-	for _, forget := range all {
-		forget(id)
+	for _, id := range ids {
+		for _, forget := range all {
+			forget(id)
+		}
 	}
 }
 

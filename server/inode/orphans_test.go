@@ -373,7 +373,7 @@ func readOpened(t *testing.T, k *keeping, handle []byte) (string, disk.Attr) {
 }
 
 // What is kept goes with its volume, and nobody else's does.
-func TestForgetRemoved(t *testing.T) {
+func TestForget(t *testing.T) {
 	needNative(t)
 	dir := filepath.Join(t.TempDir(), "volume")
 	mustDo(t, os.Mkdir(dir, 0o755))
@@ -381,10 +381,10 @@ func TestForgetRemoved(t *testing.T) {
 	k.EndReclaim(t.Context())
 	_, h := k.hold("file", "x")
 	mustDo(t, k.remove("file"))
-	k.table.ForgetRemoved(2)
+	k.table.Forget(2)
 	k.wantsKept(1)
 	k.table.Remove(1)
-	k.table.ForgetRemoved(1)
+	k.table.Forget(1)
 	k.wantsKept(0)
 	h.Close()
 	k.end()
