@@ -52,7 +52,9 @@ If there are several podnas, --namespace and --name say which one is meant. Of t
 that serves. You need the rights to list statefulsets and to get and list pods, which the ClusterRole view has, and to
 get and create pods/exec.
 
-` + exitHelp
+Exit codes: those of the command. 0 success; 1 failed; 2 invalid request; 3 no such volume, snapshot or
+client; 4 refused: a name is taken, something is in use, or it could do harm; 5 not enough space;
+6 podnas is not running; 7 warnings, but no failures (doctor).`
 
 const pluginExamples = `  # Volumes, problems, users
   kubectl podnas volume list
@@ -178,7 +180,7 @@ func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
 	config, err := loaded.ClientConfig()
 	if err != nil {
-		return fmt.Errorf("find the API server (--kubeconfig, --context): %w", err)
+		return noServer(err)
 	}
 	config.UserAgent = pluginName + "/" + version
 	if c.finder.Client, err = kubernetes.NewForConfig(config); err != nil {

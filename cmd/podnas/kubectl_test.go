@@ -198,6 +198,7 @@ contexts: [{name: c, context: {cluster: c}}, {name: gone, context: {cluster: gon
 current-context: c
 `, server.URL), 0o600))
 	t.Setenv("KUBECONFIG", file)
+	mustDo(t, os.WriteFile(filepath.Join(root, "empty"), []byte("apiVersion: v1\nkind: Config\n"), 0o600))
 	return root
 }
 
@@ -242,6 +243,7 @@ func TestPlugin(t *testing.T) {
 				{args: []string{"serve"}, err: `has no command "serve"`, code: exitUsage},
 				{args: []string{"volume", "list", "--context=none"}, err: `context "none" does not exist`, code: exitFailed},
 				{args: []string{"volume", "list", "--kubeconfig=" + root + "/none"}, err: "find the API server (--kubeconfig, --context)", code: exitFailed},
+				{args: []string{"volume", "list", "--kubeconfig=" + root + "/empty"}, err: "there is no kubeconfig, and this is no pod: set --kubeconfig=FILE", code: exitFailed},
 				{args: []string{"volume", "list", "--context=gone"}, err: "look for podnas in the cluster: ", code: exitFailed},
 				{args: []string{"volume", "list", "--name=other"}, err: "there is no podnas in the cluster with the name other", code: exitFailed},
 			} {

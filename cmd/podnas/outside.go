@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -23,11 +24,19 @@ func (o *outsideFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.overrides.CurrentContext, "context", "", "context in that file; default: the current one")
 }
 
+// noServer says what to do about an error of the kubeconfig.
+func noServer(err error) error {
+	if clientcmd.IsEmptyConfig(err) {
+		return errors.New("there is no kubeconfig, and this is no pod: set --kubeconfig=FILE or $KUBECONFIG, or run it where kubectl reaches the cluster")
+	}
+	return fmt.Errorf("find the API server (--kubeconfig, --context): %w", err)
+}
+
 // client is for the API server that the flags name.
 func (o *outsideFlags) client() (kubernetes.Interface, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules, &o.overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the API server (--kubeconfig, --context): %w", err)
+		return nil, noServer(err)
 	}
 	config.UserAgent = "podnas/" + version
 	client, err := kubernetes.NewForConfig(config)

@@ -29,6 +29,8 @@ func (a *App) describe() process.Info {
 	}
 	if a.Standalone {
 		info.Mode = process.Standalone
+	} else {
+		info.Namespace, info.Pod = os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
 	}
 	return info
 }

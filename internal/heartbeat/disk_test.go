@@ -106,11 +106,14 @@ func TestFullDisk(t *testing.T) {
 			testdisk.Small(t, func(t *testing.T, disk string) {
 				reserve, err := statedir.OpenReserve(filepath.Join(disk, "reserve"), slog.New(slog.DiscardHandler))
 				mustDo(t, err)
-				defer reserve.Close()
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { defer close(ended); reserve.Run(ctx) }()
-				defer func() { stop(); <-ended }()
+				t.Cleanup(func() { // after the last beat
+					stop()
+					<-ended
+					mustDo(t, reserve.Close())
+				})
 				h := open(t, disk, heartbeat.Config{Every: every, Hold: long, Close: long, Reserve: reserve})
 				mustDo(t, h.Wait(nil))
 				eventually(t, "there is a reserve", func() bool {

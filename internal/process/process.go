@@ -3,6 +3,8 @@
 package process
 
 import (
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/podnas/podnas/quota"
@@ -31,7 +33,24 @@ type Info struct {
 	Quota       string    `json:"quota"`                // how sizes are enforced
 	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only the free space counts
 
+	Namespace string     `json:"-"` // of its pod; empty: it is in none
+	Pod       string     `json:"-"` // its name
 	Adds      []string   `json:"-"` // capabilities that root lacks
 	Enforced  quota.Mode `json:"-"` // what enforces sizes: quota.Kernel, quota.Server or quota.Off
 	DiskImage bool       `json:"-"` // the disk is in a file that podnas has mounted
+}
+
+// Command is one of podnas's commands as a person calls it from anywhere: by kubectl in its pod, or with its disk.
+func (i *Info) Command(args string) string {
+	if i.Namespace != "" && i.Pod != "" {
+		return "kubectl exec -n " + i.Namespace + " " + i.Pod + " -- podnas " + args
+	}
+	root := i.Root
+	if from, err := filepath.Abs(root); err == nil {
+		root = from
+	}
+	if strings.ContainsAny(root, " \t\n'\"\\$`&|;<>()*?[]#~!{}") { // not as it is for a shell
+		root = "'" + strings.ReplaceAll(root, "'", `'\''`) + "'"
+	}
+	return "podnas " + args + " --root=" + root
 }

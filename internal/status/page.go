@@ -232,8 +232,8 @@ func aboutSection(p *page) g.Node {
 		facts(
 			say("Version", p.Process.Version), say("Runs", p.Process.Mode), say("Serves on", p.Process.Listen), say("Engine", p.Process.Engine),
 			say("Sizes", p.Process.Quota), say("Provisioner", p.Process.Provisioner), say("Disk", p.Process.Root),
-			fact{"What is wrong", command("command-doctor", "says what is wrong", "podnas doctor")},
-			fact{"All volumes", command("command-list", "lists all volumes", "podnas volume list")},
+			fact{"What is wrong", command("command-doctor", "says what is wrong", p.Process.Command("doctor"))},
+			fact{"All volumes", command("command-list", "lists all volumes", p.Process.Command("volume list"))},
 		),
 	)
 }

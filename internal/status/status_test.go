@@ -66,7 +66,7 @@ func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)
 		mustDo(t, err)
 	}
 	cfg := Config{
-		Process: process.Info{Version: "v1.2.3", Mode: process.InCluster, Started: time.Now().Add(-3 * time.Hour), Engine: "native"},
+		Process: process.Info{Version: "v1.2.3", Mode: process.InCluster, Started: time.Now().Add(-3 * time.Hour), Engine: "native", Namespace: "storage", Pod: "podnas-0"},
 		Store:   store, Served: stats.New([]string{"NULL", "READ"}, nil), Exports: e.table, Findings: found(), Events: &Events{}, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {

@@ -37,7 +37,7 @@ func (s *Status) volumePage(ctx context.Context, p *page, name string) (int, g.N
 	return http.StatusOK, document(
 		mark+v.title()+": podnas", volumeHeader(p, v.title()),
 		healthSection(p, problems, v.Name),
-		volumeFacts(v, s.mountCommand(ctx, v)),
+		volumeFacts(p, v, s.mountCommand(ctx, v)),
 		chartsOf(volumeCharts(spans), len(spans) > 1),
 		section("clients", "Clients", volumeClients(v)), volumeHoldings(p, v.Name),
 		eventsSection(eventsOf(v, p.Events), "Nothing since podnas was started."),
@@ -72,7 +72,7 @@ func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
 }
 
 // volumeFacts are the properties of a volume.
-func volumeFacts(v *volumeView, mount g.Node) g.Node {
+func volumeFacts(p *page, v *volumeView, mount g.Node) g.Node {
 	use := g.Group{h.P(g.Textf("%s, not counted", v.Use.Size))}
 	if v.record.View {
 		use = g.Group{h.P(g.Textf("%s, takes no space", v.Use.Size))}
@@ -92,7 +92,7 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 		section("about", "This volume", facts(
 			say("Volume", v.Name), say("Claim", v.Claim), say("Class", v.Class), say("State", v.State),
 			say("A copy of", v.Source), say("Shows", showsOf(v)), say("Snapshots", v.Snapshots), say("Schedule", v.Schedule), say("Directory", v.record.Directory()), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
-			fact{"Mount", mount}, fact{"More", command("command-show", "tells more of the volume", "podnas volume show "+v.Name)},
+			fact{"Mount", mount}, fact{"More", command("command-show", "tells more of the volume", p.Process.Command("volume show "+v.Name))},
 		)),
 	}
 }

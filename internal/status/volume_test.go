@@ -65,6 +65,7 @@ func TestVolumePage(t *testing.T) {
 			t.Errorf("the page has %q, which is not about this volume", foreign)
 		}
 	}
+	wants(t, page, `<code id="command-show">kubectl exec -n storage podnas-0 -- podnas volume show pvc-1</code>`)
 	wants(t, page, `<strong>volume team/one</strong>: 90% full`, `<button type="button" class="copy" data-copies="command-mount" aria-label="Copy the command that mounts the volume">Copy</button>`)
 	wants(t, body(t, s), `<a href="/volume/pvc-1"><b>team/one</b></a>`, `<a href="/volume/pvc-2"><b>team/other</b></a>`,
 		`<strong><a href="/volume/pvc-2">volume team/other</a></strong>: 97% full`)

@@ -176,7 +176,7 @@ func (s *session) null(ctx context.Context, client *rpc.Client, p program) docto
 	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch:
 		return doctor.Fail("this is not podnas, or another version of it", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused):
-		return doctor.Fail("another program listens on this port: set the ports with --options=port=N,mountport=N, from the PersistentVolume's mountOptions", "no %s: %v", p.name, err)
+		return doctor.Fail("another program listens on this port: use those of the PersistentVolume's mountOptions (port=N, mountport=N)", "no %s: %v", p.name, err)
 	case err != nil:
 		return doctor.Fail("another program listens on this port, or podnas hangs: run podnas doctor in its pod", "%s does not answer: %v", p.name, reason(err))
 	}

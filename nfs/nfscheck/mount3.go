@@ -41,7 +41,7 @@ func (s *session3) steps() []doctor.Check {
 func (s *session3) connectMount(ctx context.Context) doctor.Result {
 	client, err := dial(ctx, s.address(s.mount.MountPort))
 	if err != nil {
-		return doctor.Fail("set MOUNT's port with --options=mountport=N; podnas serves it on the port of NFS. "+connectFix(err),
+		return doctor.Fail("use the port of the PersistentVolume's mountOptions for MOUNT (mountport=N); podnas serves it on the port of NFS. "+connectFix(err),
 			"no TCP connection to %s: %v", s.address(s.mount.MountPort), reason(err))
 	}
 	s.mountd = client

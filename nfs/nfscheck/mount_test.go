@@ -161,7 +161,7 @@ func TestMount(t *testing.T) {
 					"belongs to 0:0 and has mode 0700, the caller is uid 1000, gid 1000, groups [2000]", "securityContext.runAsUser",
 				},
 				{"/squash", func(m *nfscheck.Mount) { m.UID, m.GID = 1000, 1000 }, true, "create", doctor.OK, "it belongs to 65534:65534", ""},
-				{"/good", func(m *nfscheck.Mount) { m.MountPort = closedPort(t) }, false, "MOUNT", doctor.Failed, "refused", "--options=mountport=N"},
+				{"/good", func(m *nfscheck.Mount) { m.MountPort = closedPort(t) }, false, "MOUNT", doctor.Failed, "refused", "mountport=N"},
 			} {
 				if tt.native && engine != server.EngineNative {
 					continue

@@ -63,7 +63,7 @@ func connectFix(err error) string {
 	case errors.As(err, &dns):
 		return "use the IP address; in a cluster take it from the PersistentVolume (kubectl get pv NAME -o jsonpath='{.spec.nfs.server}'), because nodes can't resolve names of Services"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: check that podnas is running (in a cluster: kubectl -n podnas get pods,endpointslices), and that the port is right (--options=port=N, from the PersistentVolume's mountOptions)"
+		return "nothing listens there: check that podnas is running (in a cluster: kubectl -n podnas get pods,endpointslices), and that this is the port of the PersistentVolume's mountOptions (port=N)"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "this address is unreachable from here. A ClusterIP is reachable only from the nodes and pods of its cluster; on a node, check that kube-proxy or its replacement is running"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
