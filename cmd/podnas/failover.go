@@ -18,6 +18,7 @@ pod while it can't know whether the first one still writes to the disk. You can:
   - checks that NODE is NotReady and has podnas's pod, and what its disk is: some disks keep the old node away by
     themselves, others do not, and one that is in NODE can't be had elsewhere;
   - asks whether NODE is off (in a script: --it-is-off). A node that is only cut off from the network is NOT off;
+  - looks at NODE again, and changes nothing if it has come back or was started again meanwhile;
   - sets the taint node.kubernetes.io/out-of-service on NODE, with which Kubernetes detaches its volumes and
     deletes all its pods, and deletes podnas's pod there;
   - tells what the next pod waits for, until it serves.

@@ -56,7 +56,3 @@ func (f *Failover) mayReturn(node *v1.Node) error {
 	}
 	return nil
 }
-
-func nodeReady(node *v1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
-}

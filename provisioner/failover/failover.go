@@ -2,7 +2,8 @@
 // does not: it starts no second pod of a StatefulSet, and detaches no disk, while it can't know whether the first one still
 // writes. A person can, and says so here.
 //
-// Run looks first, and changes nothing if it refuses (look.go, disk.go). Then it sets the taint node.kubernetes.io/out-of-service,
+// Run looks first, and changes nothing if it refuses (look.go, disk.go). A person may take minutes to answer, so it looks at the node
+// again before each thing that it does: one that has come back is not given up. It sets the taint node.kubernetes.io/out-of-service,
 // with which Kubernetes detaches the node's volumes, deletes podnas's pod there, and tells what the next pod waits for
 // (watch.go). Each step may have been done before: a failover that was interrupted is gone on with. End takes the taint away when
 // the node is back (end.go).
@@ -10,6 +11,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,7 +71,10 @@ func (f *Failover) Run(ctx context.Context) error {
 	}
 	if s.node == nil {
 		f.Say("There is no node %s any more, so it gets no taint", f.Node)
-	} else if err := f.taint(ctx); err != nil {
+	} else if err := f.taint(ctx, s); err != nil {
+		return err
+	}
+	if err := f.stillDead(ctx, s); err != nil {
 		return err
 	}
 	if err := f.deletePod(ctx, s.pod); err != nil {
@@ -110,13 +115,18 @@ func outOfService() v1.Taint {
 	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
 }
 
-func (f *Failover) taint(ctx context.Context) error {
+// taint tells Kubernetes that the node is off, unless it has come back since it was looked at. An update of a node that has changed
+// meanwhile is a conflict, so it is looked at again.
+func (f *Failover) taint(ctx context.Context, s *state) error {
 	nodes := f.Client.CoreV1().Nodes()
 	was := false
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
 		if err != nil {
 			return err
+		}
+		if how := s.cameBack(node); how != "" {
+			return f.backAgain(how)
 		}
 		if was = tainted(node); was {
 			return nil
@@ -126,7 +136,12 @@ func (f *Failover) taint(ctx context.Context) error {
 		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
+	var refused *RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return refused
+	case apierrors.IsNotFound(err):
+		f.Say("There is no node %s any more, so it gets no taint", f.Node)
 	case err != nil:
 		return f.denied("set the taint "+v1.TaintNodeOutOfService, "get and update nodes", err)
 	case was:
@@ -135,6 +150,34 @@ func (f *Failover) taint(ctx context.Context) error {
 		f.Say("%s has the taint %s now: Kubernetes detaches its volumes", f.Node, v1.TaintNodeOutOfService)
 	}
 	return nil
+}
+
+// stillDead looks at the node once more before its pod is deleted, whose UID a restart of the node does not change.
+func (f *Failover) stillDead(ctx context.Context, s *state) error {
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return f.denied("look at node "+f.Node, "get nodes", err)
+	}
+	how := s.cameBack(node)
+	switch {
+	case how == "":
+		return nil
+	case !tainted(node):
+		return f.backAgain(how)
+	}
+	return fmt.Errorf("node %s has come back: it %s. It has the taint %s by now, so its pods end as in a drain, podnas's too; this has deleted none\n"+
+		"  to do: wait until podnas runs on another node, then restart %[1]s and call 'podnas failover %[1]s --over'", f.Node, how, v1.TaintNodeOutOfService)
+}
+
+// backAgain refuses to give up a node that runs again.
+func (f *Failover) backAgain(how string) error {
+	return &RefusedError{
+		fmt.Sprintf("node %s has come back since this looked at it: it %s. podnas may run there", f.Node, how),
+		fmt.Sprintf("kubectl get node %s. If it is dead all the same, call this again", f.Node),
+	}
 }
 
 // deletePod deletes podnas's pod, without waiting for the node's kubelet.

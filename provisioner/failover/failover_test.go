@@ -74,7 +74,7 @@ func on(names ...string) *v1.VolumeNodeAffinity {
 func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{
 		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
-		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-90 * time.Second)), Message: "container runtime is down"}},
+		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-(12*time.Minute + 30*time.Second))), Message: "container runtime is down"}},
 	}}
 }
 
@@ -107,7 +107,7 @@ func TestRefused(t *testing.T) {
 		"no podnas":            {func(w *world) { w.set = nil }, []string{"no StatefulSet podnas in namespace podnas", "--namespace"}},
 		"scaled down":          {func(w *world) { none := int32(0); w.set.Spec.Replicas = &none }, []string{"scaled to 0", "--replicas=1"}},
 		"no such node":         {func(w *world) { w.dead = nil; w.pod.Spec.NodeName = "alive" }, []string{"there is no node dead"}},
-		"a node that is Ready": {func(w *world) { w.dead = node("dead", v1.ConditionTrue, "b") }, []string{"dead is Ready", "90s", "kubectl cordon dead"}},
+		"a node that is Ready": {func(w *world) { w.dead = node("dead", v1.ConditionTrue, "b") }, []string{"dead is Ready", "12m", "kubectl cordon dead"}},
 		"another node":         {func(w *world) { w.pod = pod("alive", true) }, []string{"does not run on dead", "runs on alive, and is ready"}},
 		"another dead node": {func(w *world) {
 			w.pod.Spec.NodeName = "dead-too"
@@ -183,7 +183,7 @@ func TestAsked(t *testing.T) {
 		change func(*world)
 		says   []string
 	}{
-		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 90s ago"}},
+		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 12m ago"}},
 		"a driver nobody knows": {func(w *world) { w.pv.Spec.CSI.Driver = "example.com" }, []string{"example.com", "NOTHING keeps the old node"}},
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}

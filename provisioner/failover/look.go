@@ -130,25 +130,55 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 
 // dead says when the node was heard last, or refuses: one that is Ready is not dead.
 func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if c.Type != v1.NodeReady {
-			continue
+	c := readiness(node)
+	if c == nil {
+		return "which has never been heard", nil
+	}
+	last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
+	switch c.Status {
+	case v1.ConditionTrue:
+		return "", &RefusedError{
+			fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
+			fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
 		}
-		last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
-		switch c.Status {
-		case v1.ConditionTrue:
-			return "", &RefusedError{
-				fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
-				fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
-			}
-		case v1.ConditionFalse:
-			return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
-		default:
-			return fmt.Sprintf("which was heard last %s ago", last), nil
+	case v1.ConditionFalse:
+		return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
+	default:
+		return fmt.Sprintf("which was heard last %s ago", last), nil
+	}
+}
+
+// cameBack says how a node shows that it has run since it was looked at; empty: it does not.
+func (s *state) cameBack(now *v1.Node) string {
+	was := s.node
+	switch {
+	case was == nil:
+		return "is a node of the cluster again"
+	case nodeReady(now):
+		return "is Ready again"
+	case now.UID != was.UID || now.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID:
+		return "was started again"
+	}
+	// Kubernetes itself changes the condition's status when the node is silent, and never this time.
+	if c, before := readiness(now), readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
+		return "was heard"
+	}
+	return ""
+}
+
+// readiness is the node's condition Ready, or nil.
+func readiness(node *v1.Node) *v1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == v1.NodeReady {
+			return &node.Status.Conditions[i]
 		}
 	}
-	return "which has never been heard", nil
+	return nil
+}
+
+func nodeReady(node *v1.Node) bool {
+	c := readiness(node)
+	return c != nil && c.Status == v1.ConditionTrue
 }
 
 func isReady(pod *v1.Pod) bool {
