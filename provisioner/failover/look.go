@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -42,7 +43,8 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := f.of(pods)
+	serves := f.serving(ctx, pods)
+	pod := f.of(pods, serves)
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -55,12 +57,13 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	}
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
 	if pod == nil || pod.Spec.NodeName != f.Node {
-		if node != nil && tainted(node) {
+		// A failover from it was begun, unless podnas ran on another node since, which is dead now.
+		if node != nil && tainted(node) && (serves != nil || f.lost(ctx, pods) == nil) {
 			return s, nil
 		}
-		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, pod)}
+		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(f.lost(ctx, pods), pod))}
 	}
-	s.pod, s.serves = pod, f.serving(pods)
+	s.pod, s.serves = pod, serves
 	if node != nil {
 		if s.heard, err = f.dead(node, pod); err != nil {
 			return nil, err
@@ -86,26 +89,50 @@ func (f *Failover) pods(ctx context.Context) (pods []*v1.Pod, err error) {
 }
 
 // of returns the pod on the node, else the one that serves, else any, or nil.
-func (f *Failover) of(pods []*v1.Pod) *v1.Pod {
+func (f *Failover) of(pods []*v1.Pod, serves *v1.Pod) *v1.Pod {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == f.Node {
 			return pod
 		}
 	}
-	if pod := f.serving(pods); pod != nil || len(pods) == 0 {
-		return pod
+	if serves != nil || len(pods) == 0 {
+		return serves
 	}
 	return pods[0]
 }
 
 // serving returns the pod that serves on another node, or nil.
-func (f *Failover) serving(pods []*v1.Pod) *v1.Pod {
+func (f *Failover) serving(ctx context.Context, pods []*v1.Pod) *v1.Pod {
 	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) {
+		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) && !f.isLost(ctx, pod) {
 			return pod
 		}
 	}
 	return nil
+}
+
+// lost returns a pod on another node that is dead, too, or nil.
+func (f *Failover) lost(ctx context.Context, pods []*v1.Pod) *v1.Pod {
+	for _, pod := range pods {
+		if pod.Spec.NodeName != f.Node && f.isLost(ctx, pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// isLost reports whether the node of a pod is known to be gone or not Ready. A dead node's pods are said to be ready for a moment more.
+func (f *Failover) isLost(ctx context.Context, pod *v1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && !nodeReady(node)
+}
+
+// deadToo says so of the node of a pod that is lost.
+func deadToo(pod *v1.Pod) string {
+	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
 }
 
 // whereIs says where podnas runs.
@@ -117,11 +144,9 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 	case pod.Spec.NodeName == "":
 		return "its pod waits for a node: " + doctor
 	}
-	// A dead node's pods are said to be ready for a moment more.
-	node, err := f.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
-	case err == nil && !nodeReady(node) || apierrors.IsNotFound(err):
-		return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
+	case f.isLost(ctx, pod):
+		return deadToo(pod)
 	case isReady(pod):
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
 	}
@@ -130,7 +155,7 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 
 // dead says when the node was heard last, or refuses: one that is Ready is not dead.
 func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
-	c := readiness(node)
+	c := Readiness(node)
 	if c == nil {
 		return "which has never been heard", nil
 	}
@@ -160,14 +185,14 @@ func (s *state) cameBack(now *v1.Node) string {
 		return "was started again"
 	}
 	// Kubernetes itself changes the condition's status when the node is silent, and never this time.
-	if c, before := readiness(now), readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
+	if c, before := Readiness(now), Readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
 		return "was heard"
 	}
 	return ""
 }
 
-// readiness is the node's condition Ready, or nil.
-func readiness(node *v1.Node) *v1.NodeCondition {
+// Readiness returns the node's condition Ready, or nil.
+func Readiness(node *v1.Node) *v1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == v1.NodeReady {
 			return &node.Status.Conditions[i]
@@ -177,7 +202,7 @@ func readiness(node *v1.Node) *v1.NodeCondition {
 }
 
 func nodeReady(node *v1.Node) bool {
-	c := readiness(node)
+	c := Readiness(node)
 	return c != nil && c.Status == v1.ConditionTrue
 }
 

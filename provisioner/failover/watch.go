@@ -57,7 +57,8 @@ func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, s
 	if err != nil {
 		return nil, fmt.Sprintf("the API server does not answer: %v", err), nil
 	}
-	pod, serves := f.of(pods), f.serving(pods)
+	serves = f.serving(ctx, pods)
+	pod := f.of(pods, serves)
 	switch {
 	case pod == nil:
 		return nil, "the StatefulSet's controller has not made the next pod yet", nil
@@ -65,7 +66,11 @@ func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, s
 		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node), nil
 	case serves != nil:
 		return pods, "", serves
-	case f.shared && slices.ContainsFunc(pods, isReady):
+	}
+	if lost := f.lost(ctx, pods); lost != nil {
+		return pods, deadToo(lost), nil
+	}
+	if f.shared && slices.ContainsFunc(pods, isReady) {
 		return pods, "no standby has taken over yet", nil
 	}
 	return pods, f.podWaits(ctx, pod), nil
@@ -80,6 +85,9 @@ func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
 			}
 		}
 		return "the next pod waits for a node"
+	}
+	if f.isLost(ctx, pod) {
+		return deadToo(pod)
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
