@@ -29,7 +29,7 @@ for the pod on NODE, so that there is a standby again.
 A call that was interrupted is made again, and goes on. When NODE was started again, --over takes the taint away;
 it refuses if NODE was not restarted since.
 
-You need the rights to get and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get
+You need the rights to get, list and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get
 and delete pods; volumeattachments and events are looked at if you may. It runs on your own machine, as the user of
 your kubeconfig: podnas's pod is on the dead node.
 

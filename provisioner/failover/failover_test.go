@@ -65,14 +65,18 @@ func pod(node string, ready bool) *v1.Pod {
 }
 
 // on is what says that a disk is on some nodes.
-func on(names ...string) *v1.VolumeNodeAffinity {
+func on(names ...string) *v1.VolumeNodeAffinity { return with(v1.LabelHostname, names...) }
+
+// with does so for nodes that have a label.
+func with(label string, values ...string) *v1.VolumeNodeAffinity {
 	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: names}},
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: label, Operator: v1.NodeSelectorOpIn, Values: values}},
 	}}}}
 }
 
 func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{
+	labels := map[string]string{v1.LabelHostname: name, "topology.example.com/node": name, v1.LabelTopologyZone: "zone-of-" + name}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: v1.NodeStatus{
 		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
 		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-(12*time.Minute + 30*time.Second))), Message: "container runtime is down"}},
 	}}
@@ -118,6 +122,20 @@ func TestRefused(t *testing.T) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead")
 		}, []string{"disk is in node dead", "PersistentVolume disk", "/disk", "repair the node"}},
+		"a disk in the node, of a driver": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "topolvm.io", with("topology.example.com/node", "dead")
+		}, []string{"disk is in node dead", "PersistentVolume disk", "of the driver topolvm.io", "repair the node", "nodeAffinity"}},
+		"a disk in the node, the only copy": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "linstor.csi.linbit.com", with("topology.example.com/node", "dead")
+		}, []string{"disk is in node dead", "linstor.csi.linbit.com"}},
+		"a disk in the node, which was removed": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "topolvm.io", with("topology.example.com/node", "dead")
+			w.dead = nil
+		}, []string{"disk is in node dead"}},
+		"a disk of nodes of which the others are gone": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
+			w.pv.Spec.NodeAffinity = on("dead", "gone")
+		}, []string{"disk is in node dead", "nodeAffinity"}},
 		"a disk in the node, a folder": {func(w *world) {
 			w.pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}
 		}, []string{"disk is in node dead", "/srv"}},
@@ -128,7 +146,7 @@ func TestRefused(t *testing.T) {
 			client := w.client()
 			f := of(t, client)
 			f.IsOff = true
-			err := f.Run(t.Context())
+			err := f.Run(soon(t))
 			var refused *failover.RefusedError
 			if !errors.As(err, &refused) || refused.Fix == "" {
 				t.Fatalf("it ends with %v, want a refusal with what to do", err)
@@ -192,6 +210,12 @@ func TestAsked(t *testing.T) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "alive")
 		}, []string{"of several nodes", "NOTHING keeps the old node"}},
+		"a driver nobody knows, between nodes": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "example.com", with("topology.example.com/node", "dead", "alive")
+		}, []string{"example.com", "NOTHING keeps the old node"}},
+		"a cloud's, in a zone without another node": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "ebs.csi.aws.com", with(v1.LabelTopologyZone, "zone-of-dead")
+		}, []string{"AWS attaches it to one machine"}},
 		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
 		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
