@@ -22,8 +22,12 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// bootAnnotation is on a node that Run has tainted: the boot of it that was given up.
-const bootAnnotation = "podnas.io/failed-over-boot"
+// Annotations of a node that Run has tainted.
+const (
+	bootAnnotation = "podnas.io/failed-over-boot" // the boot of it that was given up
+	// The taint's time, which tells it from one that somebody else has set since.
+	timeAnnotation = "podnas.io/failed-over-at"
+)
 
 // Failover is of one podnas, from one node. It uses the rights of the caller.
 type Failover struct {
@@ -112,14 +116,16 @@ func (f *Failover) sure(s *state) error {
 
 // outOfService is the taint by which Kubernetes is told that a node is off.
 func outOfService() v1.Taint {
-	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
+	now := metav1.NewTime(time.Now().Truncate(time.Second)) // as the API server keeps it
+	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute, TimeAdded: &now}
 }
 
 // taint tells Kubernetes that the node is off, unless it has come back since it was looked at. An update of a node that has changed
 // meanwhile is a conflict, so it is looked at again.
 func (f *Failover) taint(ctx context.Context, s *state) error {
 	nodes := f.Client.CoreV1().Nodes()
-	was := false
+	var was *v1.Taint
+	ours := true
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
 		if err != nil {
@@ -128,11 +134,15 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 		if how := s.cameBack(node); how != "" {
 			return f.backAgain(how)
 		}
-		if was = tainted(node); was {
+		boot := node.Status.NodeInfo.BootID
+		if was, ours = taintOf(node), true; was == nil {
+			taint := outOfService()
+			node.Spec.Taints = append(node.Spec.Taints, taint)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, timeAnnotation, timeOf(&taint))
+		} else if ours = Ours(node); !ours || node.Annotations[bootAnnotation] == boot {
 			return nil
 		}
-		node.Spec.Taints = append(node.Spec.Taints, outOfService())
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, bootAnnotation, node.Status.NodeInfo.BootID)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, bootAnnotation, boot)
 		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
@@ -144,7 +154,9 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 		f.Say("There is no node %s any more, so it gets no taint", f.Node)
 	case err != nil:
 		return f.denied("set the taint "+v1.TaintNodeOutOfService, "get and update nodes", err)
-	case was:
+	case !ours:
+		f.Say("%s has the taint %s already, which somebody else has set", f.Node, v1.TaintNodeOutOfService)
+	case was != nil:
 		f.Say("%s has the taint %s already", f.Node, v1.TaintNodeOutOfService)
 	default:
 		f.Say("%s has the taint %s now: Kubernetes detaches its volumes", f.Node, v1.TaintNodeOutOfService)
@@ -165,7 +177,7 @@ func (f *Failover) stillDead(ctx context.Context, s *state) error {
 	switch {
 	case how == "":
 		return nil
-	case !tainted(node):
+	case !Ours(node):
 		return f.backAgain(how)
 	}
 	return fmt.Errorf("node %s has come back: it %s. It has the taint %s by now, so its pods end as in a drain, podnas's too; this has deleted none\n"+
@@ -203,13 +215,23 @@ func (f *Failover) denied(what, right string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func tainted(node *v1.Node) bool {
+// taintOf returns the taint by which a node is out of service, or nil.
+func taintOf(node *v1.Node) *v1.Taint {
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].Key == v1.TaintNodeOutOfService {
-			return true
+			return &node.Spec.Taints[i]
 		}
 	}
-	return false
+	return nil
+}
+
+// timeOf is what timeAnnotation says of a taint that Run has set.
+func timeOf(t *v1.Taint) string { return t.TimeAdded.UTC().Format(time.RFC3339) }
+
+// Ours reports whether a node has the taint that Run sets. Others set the same one, and kubectl takes it away without the annotations.
+func Ours(node *v1.Node) bool {
+	t := taintOf(node)
+	return t != nil && t.TimeAdded != nil && node.Annotations[timeAnnotation] == timeOf(t)
 }
 
 // errNoSet says which podnas there is not.

@@ -97,8 +97,19 @@ func (w *world) client() *fake.Clientset {
 	return fake.NewClientset(append(append(objects, w.claim, w.pv), w.others...)...)
 }
 
+// tainted gives a node the taint, as Run does.
 func tainted(n *v1.Node) *v1.Node {
-	n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}
+	n = foreign(n)
+	n.Spec.Taints[0].TimeAdded = &metav1.Time{Time: time.Date(2026, 11, 29, 3, 0, 0, 0, time.Local)}
+	n.Annotations = map[string]string{
+		"podnas.io/failed-over-boot": n.Status.NodeInfo.BootID, "podnas.io/failed-over-at": n.Spec.Taints[0].TimeAdded.UTC().Format(time.RFC3339),
+	}
+	return n
+}
+
+// foreign gives it, as kubectl and others do.
+func foreign(n *v1.Node) *v1.Node {
+	n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}}
 	return n
 }
 
@@ -243,35 +254,65 @@ func TestAsked(t *testing.T) {
 	unchanged(t, client)
 }
 
-// A failover is gone on with wherever it was interrupted.
+// A failover is gone on with wherever it was interrupted, and its last line says who can take the taint away.
 func TestInterrupted(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"before it began":           func(*world) {},
-		"after the taint":           func(w *world) { tainted(w.dead) },
-		"after the pod":             func(w *world) { tainted(w.dead); w.pod = nil },
-		"after its end":             func(w *world) { tainted(w.dead); w.pod = pod("alive", true) },
-		"while the next one starts": func(w *world) { tainted(w.dead); w.pod = pod("alive", false) },
-		"with a node that is gone":  func(w *world) { w.dead = nil },
+	const ours, theirs, none = "When it is back, and was restarted: podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
+	for name, c := range map[string]struct {
+		change func(*world)
+		last   string
+	}{
+		"before it began":           {func(*world) {}, ours},
+		"after the taint":           {func(w *world) { tainted(w.dead) }, ours},
+		"after the pod":             {func(w *world) { tainted(w.dead); w.pod = nil }, ours},
+		"after its end":             {func(w *world) { tainted(w.dead); w.pod = pod("alive", true) }, ours},
+		"while the next one starts": {func(w *world) { tainted(w.dead); w.pod = pod("alive", false) }, ours},
+		"with a node that is gone":  {func(w *world) { w.dead = nil }, none},
+		"with another's taint":      {func(w *world) { foreign(w.dead) }, theirs},
+		"with another's taint, after one of ours that kubectl took away": {func(w *world) {
+			was := tainted(w.dead).Annotations
+			foreign(w.dead).Annotations = was
+		}, theirs},
+		"with our taint, from the boot before": {func(w *world) { tainted(w.dead).Annotations["podnas.io/failed-over-boot"] = "boot-0" }, ours},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			change(w)
+			c.change(w)
 			client := w.client()
 			f := of(t, client)
 			f.IsOff = true
 			go nextPod(t.Context(), client)
 			var said strings.Builder
 			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
-			if err := f.Run(t.Context()); err != nil {
+			if err := f.Run(soon(t)); err != nil {
 				t.Fatalf("%v\n%s", err, &said)
 			}
-			contains(t, said.String(), "podnas serves again, on alive", "podnas failover dead --over")
+			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+			contains(t, said.String(), "podnas serves again, on alive")
+			contains(t, lines[len(lines)-1], c.last)
 			if w.dead == nil {
 				return
 			}
 			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
 			if err != nil || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != v1.TaintNodeOutOfService {
 				t.Errorf("the node has the taints %v, %v", n.Spec.Taints, err)
+			}
+			if boot := n.Annotations["podnas.io/failed-over-boot"]; c.last == ours && boot != "boot-1" {
+				t.Errorf("the boot that was given up is said to be %q", boot)
+			}
+			// The node comes back, and was not restarted.
+			n.Status.Conditions[0].Status = v1.ConditionTrue
+			if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.End(t.Context()); err == nil {
+				t.Error("the taint is taken away before it was restarted")
+			}
+			n.Status.NodeInfo.BootID = "boot-2"
+			if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.End(t.Context()); (err == nil) != (c.last == ours) {
+				t.Errorf("after a restart its end is %v", err)
 			}
 		})
 	}
@@ -309,7 +350,6 @@ func TestNoOtherNode(t *testing.T) {
 }
 
 func TestOver(t *testing.T) {
-	const annotation = "podnas.io/failed-over-boot"
 	for name, c := range map[string]struct {
 		node *v1.Node
 		says string // of the refusal; empty: it is over
@@ -318,13 +358,22 @@ func TestOver(t *testing.T) {
 		"not restarted":   {node("dead", v1.ConditionTrue, "boot-1"), "was not restarted"},
 		"not back":        {node("dead", v1.ConditionUnknown, "boot-1"), "not Ready yet"},
 		"somebody else's": {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
+		// Ours was taken away by kubectl, and somebody has set the taint since, with a time or without.
+		"somebody else's, after ours":      {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
+		"somebody else's, at another time": {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tainted(c.node)
-			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other"})
-			if name != "somebody else's" {
-				n.Annotations = map[string]string{annotation: "boot-1"}
+			n.Annotations["podnas.io/failed-over-boot"] = "boot-1"
+			switch name {
+			case "somebody else's":
+				n.Annotations = nil
+			case "somebody else's, after ours":
+				foreign(n)
+			case "somebody else's, at another time":
+				n.Spec.Taints[0].TimeAdded = &metav1.Time{Time: n.Spec.Taints[0].TimeAdded.Add(time.Hour)}
 			}
+			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other"})
 			w := newWorld()
 			w.dead = n
 			client := w.client()
@@ -334,7 +383,7 @@ func TestOver(t *testing.T) {
 				t.Fatal(getErr)
 			}
 			if c.says == "" {
-				if err != nil || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Key != "other" || now.Annotations[annotation] != "" {
+				if err != nil || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Key != "other" || len(now.Annotations) != 0 {
 					t.Errorf("%v; the node has %v and %v", err, now.Spec.Taints, now.Annotations)
 				}
 				return

@@ -58,7 +58,7 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
 	if pod == nil || pod.Spec.NodeName != f.Node {
 		// A failover from it was begun, unless podnas ran on another node since, which is dead now.
-		if node != nil && tainted(node) && (serves != nil || f.lost(ctx, pods) == nil) {
+		if node != nil && taintOf(node) != nil && (serves != nil || f.lost(ctx, pods) == nil) {
 			return s, nil
 		}
 		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(f.lost(ctx, pods), pod))}

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +24,7 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 		if serves != nil {
 			f.Say("podnas serves again, on %s, after %s", serves.Spec.NodeName, time.Since(began).Round(100*time.Millisecond))
 			f.tellStandbys(ctx, pods, serves)
-			f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+			f.tellTaint(ctx)
 			return nil
 		}
 		if says != said && ctx.Err() == nil {
@@ -35,6 +36,21 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; 'podnas doctor pod -n %s --name %s' says more: %w", said, f.Namespace, f.Name, context.Cause(ctx))
 		case <-time.After(period):
 		}
+	}
+}
+
+// tellTaint says what is left to do with the node.
+func (f *Failover) tellTaint(ctx context.Context) {
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		f.Say("There is no node %s any more: nothing is left to do", f.Node)
+	case err != nil || Ours(node):
+		f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+	case taintOf(node) != nil:
+		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: kubectl taint node %[1]s %s-", f.Node, v1.TaintNodeOutOfService)
+	default:
+		f.Say("%s has no taint any more: nothing is left to do", f.Node)
 	}
 }
 
