@@ -71,7 +71,7 @@ func newFailoverCommand() *cobra.Command {
 			}
 			if isTerminal(cmd.InOrStdin()) {
 				f.Ask = func(question string) error {
-					return confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question)
+					return confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question, "--it-is-off")
 				}
 			}
 			if over {
