@@ -21,7 +21,6 @@ func fences() map[string]string {
 	return map[string]string{
 		"driver.longhorn.io":     "Longhorn attaches it to one node; the old one loses its replicas",
 		"linstor.csi.linbit.com": "DRBD lets the side with quorum write, if the StorageClass has auto-quorum",
-		"rbd.csi.ceph.com":       "Ceph blocks the old node when it has the taint",
 	}
 }
 
@@ -153,12 +152,36 @@ func keeps(pv *v1.PersistentVolume) disk {
 		return unfenced(pv, "of a kind that podnas does not know")
 	}
 	driver := pv.Spec.CSI.Driver
-	for known, how := range fences() {
-		if driver == known || strings.HasSuffix(driver, "."+known) { // Rook has its namespace before it
-			return fenced(pv, how)
-		}
+	if how, ok := fences()[driver]; ok {
+		return fenced(pv, how)
+	}
+	if driver == cephRBD || strings.HasSuffix(driver, "."+cephRBD) {
+		return ofCeph(pv)
 	}
 	return unfenced(pv, "of the driver "+driver+", of which podnas does not know whether it fences")
+}
+
+// cephRBD is the driver of Ceph's block devices. Rook has its namespace before it.
+const cephRBD = "rbd.csi.ceph.com"
+
+// ofCeph says what keeps the old node from a block device of Ceph. At the taint only Rook does something, and only where CSI-Addons is
+// installed (handleNodeFailure of its operator). With exclusive-lock Ceph does later: the driver gives nobody an image that a client
+// is connected to, and who takes the lock of a client that is not has Ceph block it.
+func ofCeph(pv *v1.PersistentVolume) disk {
+	const (
+		byLock  = "Ceph blocks the old node when the next one takes the image's exclusive-lock"
+		byTaint = "if CSI-Addons is installed (kubectl get crd networkfences.csiaddons.openshift.io)"
+	)
+	lock := strings.Contains(pv.Spec.CSI.VolumeAttributes["imageFeatures"], "exclusive-lock")
+	switch rook := pv.Spec.CSI.Driver != cephRBD; {
+	case lock && rook:
+		return fenced(pv, byLock+", and when the old one has the taint, "+byTaint)
+	case lock:
+		return fenced(pv, byLock)
+	case rook:
+		return fenced(pv, "Ceph blocks the old node when it has the taint "+byTaint+". Otherwise NOTHING keeps it from the image, which has no exclusive-lock: both write to one file system, and destroy it")
+	}
+	return unfenced(pv, "an image of Ceph without exclusive-lock, whose driver does not see the taint")
 }
 
 func fenced(pv *v1.PersistentVolume, how string) disk {

@@ -173,7 +173,7 @@ func TestOverlaysDrivers(t *testing.T) {
 	says := map[string]string{
 		"piraeus":  "DRBD lets the side with quorum write",
 		"longhorn": "the old one loses its replicas",
-		"ceph-rbd": "Ceph blocks the old node",
+		"ceph-rbd": "Ceph blocks the old node when the next one takes the image's exclusive-lock, and when the old one has the taint, if CSI-Addons is installed",
 		"mayastor": "NOTHING keeps the old node from it",
 	}
 	files, err := filepath.Glob("../../deploy/overlays/*/storageclass.yaml")
@@ -192,7 +192,7 @@ func TestOverlaysDrivers(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWorld()
-			w.pv.Spec.CSI.Driver = class.Provisioner
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = class.Provisioner, class.Parameters
 			f := of(t, w.client())
 			no := errors.New("no")
 			f.Ask = func(question string) error {
@@ -227,6 +227,13 @@ func TestAsked(t *testing.T) {
 		"a cloud's, in a zone without another node": {func(w *world) {
 			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "ebs.csi.aws.com", with(v1.LabelTopologyZone, "zone-of-dead")
 		}, []string{"AWS attaches it to one machine"}},
+		"Ceph by Rook, without exclusive-lock": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rook-ceph.rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering"}
+		}, []string{"if CSI-Addons is installed", "NOTHING keeps it"}},
+		"Ceph without Rook, without exclusive-lock": {func(w *world) { w.pv.Spec.CSI.Driver = "rbd.csi.ceph.com" }, []string{"does not see the taint", "NOTHING keeps the old node"}},
+		"Ceph without Rook": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering,exclusive-lock"}
+		}, []string{"when the next one takes the image's exclusive-lock."}},
 		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
 		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
