@@ -2,7 +2,10 @@ package checkup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,4 +73,21 @@ func saidByPod(p *v1.Pod) string {
 		return ""
 	}
 	return fmt.Sprintf("its node %s does not answer: its containers were ready when the node was heard last, and Kubernetes does not count on the pod any more", p.Spec.NodeName)
+}
+
+// back tells of the nodes that were failed over and run again: their taint keeps pods away until somebody takes it off.
+func (o *Outside) back() (results []doctor.Result) {
+	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
+		node := o.nodes[name]
+		if c := failover.Readiness(node); !failover.Ours(node) || c == nil || c.Status != v1.ConditionTrue {
+			continue
+		}
+		var refused *failover.RefusedError
+		if err := failover.MayReturn(node); errors.As(err, &refused) {
+			results = append(results, named("node "+name, doctor.Warn(refused.Fix, "it is back, and out of service: %s", refused.Says)))
+			continue
+		}
+		results = append(results, named("node "+name, doctor.Warn("kubectl podnas failover "+name+" --over", "it was restarted after its failover, and no pod starts there: it is out of service yet")))
+	}
+	return results
 }

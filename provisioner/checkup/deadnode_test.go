@@ -105,3 +105,42 @@ func TestDeadNode(t *testing.T) {
 		})
 	}
 }
+
+// When the taint of a node that was failed over can go is told, and only then.
+func TestNodeIsBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready   v1.ConditionStatus
+		boot    string // of the node now
+		foreign bool   // somebody else has set the taint
+		says    string // empty: nothing
+		fix     string
+	}{
+		"restarted":       {ready: v1.ConditionTrue, boot: "boot-2", says: "was restarted after its failover", fix: "kubectl podnas failover node-b --over"},
+		"not restarted":   {ready: v1.ConditionTrue, boot: "boot-1", says: "was not restarted since the failover", fix: "restart it, then: kubectl podnas failover node-b --over"},
+		"not back":        {ready: v1.ConditionUnknown, boot: "boot-1"},
+		"somebody else's": {ready: v1.ConditionTrue, boot: "boot-2", foreign: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeployed()
+			d.node("node-a", v1.ConditionTrue)
+			n := d.node("node-b", c.ready)
+			at := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+			n.Status.NodeInfo.BootID = c.boot
+			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute, TimeAdded: &at}}
+			n.Annotations = map[string]string{"podnas.io/failed-over-boot": "boot-1", "podnas.io/failed-over-at": at.UTC().Format(time.RFC3339)}
+			if c.foreign {
+				n.Spec.Taints[0].TimeAdded = nil
+			}
+			results, _ := d.outside().Look(t.Context())
+			told := ""
+			for _, r := range results {
+				if r.Check == "node node-b" && r.Status == doctor.Warning && strings.Contains(r.Fix, c.fix) {
+					told += r.Says
+				}
+			}
+			if (told == "") != (c.says == "") || !strings.Contains(told, c.says) {
+				t.Errorf("%+v\nwant %q, and to do %q", results, c.says, c.fix)
+			}
+		})
+	}
+}

@@ -101,7 +101,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 			}
 		}
 	}
-	return results, down
+	return append(results, o.back()...), down
 }
 
 func (o *Outside) podName(number int) string { return fmt.Sprintf("%s-%d", o.Name, number) }

@@ -51,7 +51,7 @@ func MayReturn(node *v1.Node) error {
 	case node.Annotations[bootAnnotation] == node.Status.NodeInfo.BootID:
 		return &RefusedError{
 			fmt.Sprintf("node %s was not restarted since the failover: what ran there, podnas too, may still run, and write to the disk", node.Name),
-			"restart it, then: podnas failover " + node.Name + " --over",
+			"restart it, then: kubectl podnas failover " + node.Name + " --over",
 		}
 	}
 	return nil
