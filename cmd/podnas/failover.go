@@ -26,7 +26,8 @@ pod while it can't know whether the first one still writes to the disk. You can:
 Where two podnas share a disk (deploy/overlays/ha) the standby takes over by itself. Then this says so, and does the same
 for the pod on NODE, so that there is a standby again.
 
-A call that was interrupted is made again, and goes on. When NODE was started again, --over takes the taint away;
+A call that was interrupted is made again, and goes on. If somebody has deleted podnas's pod by force before, and its disk is
+still attached to NODE, this has it detached. When NODE was started again, --over takes the taint away;
 it refuses if NODE was not restarted since.
 
 You need the rights to get, list and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get

@@ -36,7 +36,11 @@ func (o *Outside) lookAtNodes(ctx context.Context) []doctor.Result {
 
 // deadNode says what to do with a pod whose node does not answer.
 func (o *Outside) deadNode(node string) string {
-	return fmt.Sprintf("kubectl get node %s. If it is dead, and off: kubectl podnas failover %[1]s -n %s --name %s", node, o.Namespace, o.Name)
+	return fmt.Sprintf("kubectl get node %s. If it is dead, and off: %s", node, o.failover(node))
+}
+
+func (o *Outside) failover(node string) string {
+	return fmt.Sprintf("kubectl podnas failover %s -n %s --name %s", node, o.Namespace, o.Name)
 }
 
 // silent says how it is known that the node of a pod does not work; empty: it does, or nothing is known of it.

@@ -109,7 +109,7 @@ func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 	why := o.warned(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 	switch {
 	case strings.Contains(why, "Multi-Attach"):
-		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is dead: kubectl get volumeattachments says which NODE. If it is dead, and off: kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, with which Kubernetes detaches the disk at once, and not after six minutes; then kubectl podnas failover NODE says what is waited for",
+		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is dead: kubectl get volumeattachments says which NODE. If it is dead, and off: "+o.failover("NODE")+", with which Kubernetes detaches the disk at once, and not after six minutes",
 			"node %s can't attach its disk: %s", p.Spec.NodeName, why)
 	case why != "":
 		return doctor.Fail(fmt.Sprintf("do what the message says; podnas does not provide the storage below it. kubectl -n %s describe pod %s shows all events", o.Namespace, p.Name),

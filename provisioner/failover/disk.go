@@ -41,24 +41,12 @@ func clouds() map[string]string {
 func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 	d := disk{says: "It is not known what keeps the old node from its disk: if it still runs, both write to it, and destroy it."}
 	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		switch {
-		case volume.HostPath != nil && isDisk(pod, volume.Name):
+		if volume := &pod.Spec.Volumes[i]; volume.HostPath != nil && isDisk(pod, volume.Name) {
 			return d, f.inNode(fmt.Sprintf("the folder %s of its node", volume.HostPath.Path))
-		case volume.PersistentVolumeClaim == nil:
-			continue
 		}
-		claim, err := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace).Get(ctx, volume.PersistentVolumeClaim.ClaimName, metav1.GetOptions{})
-		if err != nil {
-			return d, f.denied("look at claim "+volume.PersistentVolumeClaim.ClaimName, "get persistentvolumeclaims", err)
-		}
-		if claim.Spec.VolumeName == "" {
-			continue
-		}
-		pv, err := f.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-		if err != nil {
-			return d, f.denied("look at PersistentVolume "+claim.Spec.VolumeName, "get persistentvolumes", err)
-		}
+	}
+	pvs, err := f.disksOf(ctx, pod)
+	for _, pv := range pvs {
 		if d, err = f.judge(ctx, pv); err != nil {
 			return d, err
 		}
@@ -66,7 +54,55 @@ func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
 		}
 	}
-	return d, nil
+	return d, err
+}
+
+// disksOf returns what the pod's claims are made of.
+func (f *Failover) disksOf(ctx context.Context, pod *v1.Pod) (pvs []*v1.PersistentVolume, err error) {
+	for i := range pod.Spec.Volumes {
+		source := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil {
+			continue
+		}
+		claim, err := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace).Get(ctx, source.ClaimName, metav1.GetOptions{})
+		if err != nil {
+			return nil, f.denied("look at claim "+source.ClaimName, "get persistentvolumeclaims", err)
+		}
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		pv, err := f.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil {
+			return nil, f.denied("look at PersistentVolume "+claim.Spec.VolumeName, "get persistentvolumes", err)
+		}
+		pvs = append(pvs, pv)
+	}
+	return pvs, nil
+}
+
+// holds reports whether a disk of the pod is attached to the node.
+func (f *Failover) holds(ctx context.Context, node *v1.Node, pod *v1.Pod) (bool, error) {
+	pvs, err := f.disksOf(ctx, pod)
+	return slices.ContainsFunc(pvs, func(pv *v1.PersistentVolume) bool {
+		return slices.ContainsFunc(node.Status.VolumesAttached, func(v v1.AttachedVolume) bool { return v.Name == attachedName(pv) })
+	}), err
+}
+
+// attachedName is what Kubernetes calls a disk that is attached to a node, by GetVolumeName of the kind's plug-in of kubelet; empty: it
+// is of a kind that is not attached, or not known.
+func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
+	name := ""
+	switch csi, iscsi, fc := pv.Spec.CSI, pv.Spec.ISCSI, pv.Spec.FC; {
+	case csi != nil:
+		name = "kubernetes.io/csi/" + csi.Driver + "^" + csi.VolumeHandle
+	case iscsi != nil:
+		name = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", iscsi.TargetPortal, iscsi.IQN, iscsi.Lun)
+	case fc != nil && fc.Lun != nil:
+		name = fmt.Sprintf("kubernetes.io/fc/%v:%d", fc.TargetWWNs, *fc.Lun)
+	case fc != nil:
+		name = fmt.Sprintf("kubernetes.io/fc/%v", fc.WWIDs)
+	}
+	return v1.UniqueVolumeName(name)
 }
 
 // isDisk reports whether a volume of the pod is written to by podnas: others are folders of the node with programs.

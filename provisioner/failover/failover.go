@@ -65,7 +65,7 @@ func (f *Failover) Run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if s.pod == nil {
+	if s.begun {
 		f.Say("A failover from %s was begun before", f.Node)
 		return f.watch(ctx, began)
 	}
@@ -81,8 +81,10 @@ func (f *Failover) Run(ctx context.Context) error {
 	if err := f.stillDead(ctx, s); err != nil {
 		return err
 	}
-	if err := f.deletePod(ctx, s.pod); err != nil {
-		return err
+	if s.pod != nil {
+		if err := f.deletePod(ctx, s.pod); err != nil {
+			return err
+		}
 	}
 	return f.watch(ctx, began)
 }
@@ -90,7 +92,7 @@ func (f *Failover) Run(ctx context.Context) error {
 // tellShared says what a standby has done by itself, and what it leaves.
 func (f *Failover) tellShared(s *state) {
 	switch {
-	case !f.shared:
+	case !f.shared || s.pod == nil:
 	case s.serves != nil:
 		f.Say("podnas serves on %s, and needs nobody for that. Left to do: pod %s on %s has to go, so that there is a standby again", s.serves.Spec.NodeName, s.pod.Name, f.Node)
 	default:
@@ -106,8 +108,12 @@ func (f *Failover) sure(s *state) error {
 	if f.Ask == nil {
 		return &NobodyError{f.Node}
 	}
-	question := fmt.Sprintf("podnas %s/%s runs on %s, %s.\n%s\nAll pods of %[3]s are deleted, and its volumes detached.\nIs %[3]s off? [y/N] ",
-		f.Namespace, f.Name, f.Node, s.heard, s.disk.says)
+	is := "runs on"
+	if s.pod == nil {
+		is = "has no pod any more, but its disk, on"
+	}
+	question := fmt.Sprintf("podnas %s/%s %s %s, %s.\n%s\nAll pods of %[4]s are deleted, and its volumes detached.\nIs %[4]s off? [y/N] ",
+		f.Namespace, f.Name, is, f.Node, s.heard, s.disk.says)
 	if err := f.Ask(question); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}

@@ -19,9 +19,10 @@ import (
 type state struct {
 	node   *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
 	heard  string   // what is known of the node's life
-	pod    *v1.Pod  // on the node; nil: a failover from it was begun before
+	pod    *v1.Pod  // on the node; nil: somebody has deleted it
 	serves *v1.Pod  // a pod on another node, or nil
 	disk   disk
+	begun  bool // a failover from the node was begun before, and its pod is deleted
 }
 
 // look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.
@@ -57,17 +58,39 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	}
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
 	if pod == nil || pod.Spec.NodeName != f.Node {
-		// A failover from it was begun, unless podnas ran on another node since, which is dead now.
-		if node != nil && taintOf(node) != nil && (serves != nil || f.lost(ctx, pods) == nil) {
-			return s, nil
-		}
-		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(f.lost(ctx, pods), pod))}
+		return f.withoutPod(ctx, s, pods, pod, serves)
 	}
 	s.pod, s.serves = pod, serves
 	if node != nil {
 		if s.heard, err = f.dead(node, pod); err != nil {
 			return nil, err
 		}
+	}
+	s.disk, err = f.diskOf(ctx, pod)
+	return s, err
+}
+
+// withoutPod goes on with look if the node has no pod of podnas.
+func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod, serves *v1.Pod) (*state, error) {
+	lost := f.lost(ctx, pods)
+	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(lost, pod))}
+	switch {
+	case s.node != nil && taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
+		s.begun = true
+		return s, nil
+	case s.node == nil || nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
+		return nil, refused
+	}
+	// Somebody has deleted its pod there, by force, and the next one may wait for the disk.
+	held, err := f.holds(ctx, s.node, pod)
+	switch {
+	case err != nil:
+		return nil, err
+	case !held:
+		return nil, refused
+	}
+	if s.heard, err = f.dead(s.node, pod); err != nil {
+		return nil, err
 	}
 	s.disk, err = f.diskOf(ctx, pod)
 	return s, err
