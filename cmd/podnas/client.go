@@ -154,7 +154,7 @@ func newEvictCommand(root *string) *cobra.Command {
 					return &usageError{fmt.Errorf("client %s is not evicted: there is no terminal for the question; use --yes", args[0])}
 				}
 				question := fmt.Sprintf("Evict %s? Its locks are lost, and its programs that had some get I/O errors. [y/N] ", args[0])
-				if err := confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question); err != nil {
+				if err := confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question, "--yes"); err != nil {
 					return fmt.Errorf("client %s is not evicted: %w", args[0], err)
 				}
 			}

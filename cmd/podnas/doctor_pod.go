@@ -11,8 +11,10 @@ exec'. This changes nothing.
 
 It reads the StatefulSet, its pods, the claims of its disk, the StorageClasses, the Service and the events
 of the namespace from the API server, as the user of your kubeconfig. The ClusterRole view is
-enough, except for StorageClasses, which are cluster-wide; missing rights are reported. You need
-no right to read logs: the pod's status contains the last lines of a podnas that has ended.
+enough, except for StorageClasses, which are cluster-wide; missing rights are reported. Nodes are
+looked at if you may list them; without that a dead one is known by its pod alone, and one that is
+back after a failover is not told of. You need no right to read logs: the pod's status contains
+the last lines of a podnas that has ended.
 
 Exit codes: 0 it runs and is ready; 1 a check failed, or you lack a right; 6 podnas is not
 running; 7 it runs, with warnings.`

@@ -18,6 +18,7 @@ pod while it can't know whether the first one still writes to the disk. You can:
   - checks that NODE is NotReady and has podnas's pod, and what its disk is: some disks keep the old node away by
     themselves, others do not, and one that is in NODE can't be had elsewhere;
   - asks whether NODE is off (in a script: --it-is-off). A node that is only cut off from the network is NOT off;
+  - looks at NODE again, and changes nothing if it has come back or was started again meanwhile;
   - sets the taint node.kubernetes.io/out-of-service on NODE, with which Kubernetes detaches its volumes and
     deletes all its pods, and deletes podnas's pod there;
   - tells what the next pod waits for, until it serves.
@@ -25,10 +26,11 @@ pod while it can't know whether the first one still writes to the disk. You can:
 Where two podnas share a disk (deploy/overlays/ha) the standby takes over by itself. Then this says so, and does the same
 for the pod on NODE, so that there is a standby again.
 
-A call that was interrupted is made again, and goes on. When NODE was started again, --over takes the taint away;
+A call that was interrupted is made again, and goes on. If somebody has deleted podnas's pod by force before, and its disk is
+still attached to NODE, this has it detached. When NODE was started again, --over takes the taint away;
 it refuses if NODE was not restarted since.
 
-You need the rights to get and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get
+You need the rights to get, list and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get
 and delete pods; volumeattachments and events are looked at if you may. It runs on your own machine, as the user of
 your kubeconfig: podnas's pod is on the dead node.
 
@@ -70,7 +72,7 @@ func newFailoverCommand() *cobra.Command {
 			}
 			if isTerminal(cmd.InOrStdin()) {
 				f.Ask = func(question string) error {
-					return confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question)
+					return confirm(bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), question, "--it-is-off")
 				}
 			}
 			if over {

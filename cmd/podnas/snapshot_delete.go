@@ -75,7 +75,7 @@ func (c *volumeConfig) deleteSnapshot(cmd *cobra.Command, client *control.Client
 		if s.VolumeDeleted {
 			what += "; its volume is deleted, so this may be all that is left of it"
 		}
-		if err := confirm(answers, cmd.ErrOrStderr(), fmt.Sprintf("Delete snapshot %s of volume %s (%s)? [y/N] ", name, s.Volume, what)); err != nil {
+		if err := confirm(answers, cmd.ErrOrStderr(), fmt.Sprintf("Delete snapshot %s of volume %s (%s)? [y/N] ", name, s.Volume, what), "--yes"); err != nil {
 			return err
 		}
 	}

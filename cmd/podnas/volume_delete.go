@@ -141,7 +141,7 @@ func (r *remover) remove(ctx context.Context, client *control.Client, name strin
 		fate += fmt.Sprintf("; its %s kept, see 'podnas snapshot list %s'", keptSnapshots(v.Snapshots), name)
 	}
 	if !r.yes {
-		if err := confirm(r.answers, r.questions, deleteQuestion(v, r.verb, fate)); err != nil {
+		if err := confirm(r.answers, r.questions, deleteQuestion(v, r.verb, fate), "--yes"); err != nil {
 			return err
 		}
 	}
@@ -189,8 +189,8 @@ func deleteQuestion(v control.Volume, verb, fate string) string {
 	return fmt.Sprintf("%s volume %s (%s)? Then %s. [y/N] ", strings.ToUpper(verb[:1])+verb[1:], v.Name, what, fate)
 }
 
-// confirm asks a person.
-func confirm(answers *bufio.Reader, out io.Writer, question string) error {
+// confirm asks a person. In a script the flag is used instead.
+func confirm(answers *bufio.Reader, out io.Writer, question, flag string) error {
 	fmt.Fprint(out, question)
 	answer, err := answers.ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -201,7 +201,7 @@ func confirm(answers *bufio.Reader, out io.Writer, question string) error {
 		return nil
 	case "":
 		if err != nil {
-			return errors.New("no answer; in a script use --yes")
+			return errors.New("no answer; in a script use " + flag)
 		}
 	}
 	return errors.New(`the answer was not "y"`)

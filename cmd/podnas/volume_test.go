@@ -342,10 +342,10 @@ func TestConfirm(t *testing.T) {
 	}
 	for answer, want := range map[string]string{
 		"y\n": "", "YES\n": "", "y": "",
-		"\n": `not "y"`, "n\n": `not "y"`, "yesterday\n": `not "y"`, "": "--yes",
+		"\n": `not "y"`, "n\n": `not "y"`, "yesterday\n": `not "y"`, "": "in a script use --sure",
 	} {
 		var asked bytes.Buffer
-		err := confirm(bufio.NewReader(strings.NewReader(answer)), &asked, question)
+		err := confirm(bufio.NewReader(strings.NewReader(answer)), &asked, question, "--sure")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || asked.String() != question {
 			t.Errorf("%q answered to %q: %v, want %q", answer, asked.String(), err, want)
 		}

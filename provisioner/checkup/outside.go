@@ -27,8 +27,9 @@ type Outside struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // of the StatefulSet
 
-	events []v1.Event // of the namespace, latest first
-	number int        // of pods that there are to be
+	events []v1.Event          // of the namespace, latest first
+	nodes  map[string]*v1.Node // by name; nil: the caller may not see them
+	number int                 // of pods that there are to be
 }
 
 // Look returns its findings, and whether podnas certainly does not run.
@@ -56,6 +57,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 		results = append(results, o.denied("statefulset", "get statefulsets", err, doctor.Failed))
 		set = nil
 	}
+	results = append(results, o.lookAtNodes(ctx)...)
 	o.number = numberOf(set)
 	var pods []*v1.Pod // by number; nil: it is not there
 	down = true
@@ -99,7 +101,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 			}
 		}
 	}
-	return results, down
+	return append(results, o.back()...), down
 }
 
 func (o *Outside) podName(number int) string { return fmt.Sprintf("%s-%d", o.Name, number) }

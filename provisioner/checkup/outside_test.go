@@ -29,6 +29,7 @@ type deployed struct {
 	claim   *v1.PersistentVolumeClaim
 	classes []storagev1.StorageClass
 	events  []v1.Event
+	nodes   []v1.Node
 }
 
 func longAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-24 * time.Hour)) }
@@ -130,6 +131,9 @@ func (d *deployed) outside() *Outside {
 	}
 	for i := range d.events {
 		objects = append(objects, &d.events[i])
+	}
+	for i := range d.nodes {
+		objects = append(objects, &d.nodes[i])
 	}
 	return &Outside{Client: fake.NewClientset(objects...), Namespace: "podnas", Name: "podnas"}
 }
@@ -252,7 +256,7 @@ func TestOutside(t *testing.T) {
 		{"a disk that can't be attached", func(d *deployed) {
 			d.begins(time.Now())
 			d.warn("podnas-0", "FailedAttachVolume", `Multi-Attach error for volume "pvc-1"`)
-		}, "pod podnas-0", doctor.Failed, "Multi-Attach", "volumeattachments", true},
+		}, "pod podnas-0", doctor.Failed, "Multi-Attach", "kubectl podnas failover NODE", true},
 		{"a disk that can't be mounted", func(d *deployed) {
 			d.begins(time.Now())
 			d.warn("podnas-0", "FailedMount", "MountVolume.SetUp failed")
@@ -267,7 +271,7 @@ func TestOutside(t *testing.T) {
 		{"the node is lost", func(d *deployed) {
 			past := longAgo()
 			d.pod.DeletionTimestamp, d.pod.Finalizers = &past, []string{"x"}
-		}, "pod podnas-0", doctor.Failed, "its node node-a does not report that it has", "two podnas would write to one disk", false},
+		}, "pod podnas-0", doctor.Failed, "its node node-a does not report that it has", "kubectl podnas failover node-a -n podnas --name podnas", false},
 		{"being replaced", func(d *deployed) {
 			soon := metav1.NewTime(time.Now().Add(20 * time.Second))
 			d.pod.DeletionTimestamp, d.pod.Finalizers = &soon, []string{"x"}

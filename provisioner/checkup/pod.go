@@ -40,15 +40,19 @@ func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 
 // pod checks how far podnas's pod has come, and what blocks it.
 func (o *Outside) pod(p *v1.Pod) []doctor.Result {
+	ended := p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
+	if why := o.silent(p); why != "" && !ended {
+		return only(doctor.Fail(o.deadNode(p.Spec.NodeName), "%s", why))
+	}
 	if d := p.DeletionTimestamp; d != nil {
 		if time.Since(d.Time) < young { // the time by which it should have ended
 			return only(doctor.Warn("try again in a minute", "it is ending; another one follows"))
 		}
-		return only(doctor.Fail(fmt.Sprintf("check the node: kubectl get node %s. Only if it is switched off or gone for good: kubectl -n %s delete pod %s --force. "+
-			"If the old pod still ran, two podnas would write to one disk", p.Spec.NodeName, o.Namespace, p.Name),
+		return only(doctor.Fail(o.deadNode(p.Spec.NodeName)+". If the node is Ready, the kernel's log there says what keeps the pod from ending: a disk that hangs, mostly. "+
+			"Not kubectl delete pod --force: if the old pod still runs, two podnas write to one disk; if not, its disk is attached elsewhere after six minutes only",
 			"it should have ended at %s, but its node %s does not report that it has", d.UTC().Format(time.RFC3339), p.Spec.NodeName))
 	}
-	if p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
+	if ended {
 		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. A node that is short of memory or disk evicts pods, those of a high priorityClassName last", o.Namespace, p.Name),
 			"it has ended: %s", words(p.Status.Reason, p.Status.Message)))
 	}
@@ -105,7 +109,7 @@ func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 	why := o.warned(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 	switch {
 	case strings.Contains(why, "Multi-Attach"):
-		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is gone: kubectl get volumeattachments; Kubernetes detaches it after six minutes, or at once if the node has the taint node.kubernetes.io/out-of-service",
+		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is dead: kubectl get volumeattachments says which NODE. If it is dead, and off: "+o.failover("NODE")+", with which Kubernetes detaches the disk at once, and not after six minutes",
 			"node %s can't attach its disk: %s", p.Spec.NodeName, why)
 	case why != "":
 		return doctor.Fail(fmt.Sprintf("do what the message says; podnas does not provide the storage below it. kubectl -n %s describe pod %s shows all events", o.Namespace, p.Name),

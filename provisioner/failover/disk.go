@@ -3,32 +3,37 @@ package failover
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // disk is what podnas's disk means for a failover.
 type disk struct {
-	says   string
-	inNode bool // it is where the node is
+	says string // what keeps the old node from it
 }
 
 // fences are the CSI drivers whose storage takes the disk from the old node by itself, and how.
 func fences() map[string]string {
-	const attached = "attaches it to one machine, and takes it from the old one first"
 	return map[string]string{
-		"driver.longhorn.io":        "Longhorn attaches it to one node; the old one loses its replicas",
-		"linstor.csi.linbit.com":    "DRBD lets the side with quorum write, if the StorageClass has auto-quorum",
-		"rbd.csi.ceph.com":          "Ceph blocks the old node when it has the taint",
-		"ebs.csi.aws.com":           "AWS " + attached,
-		"pd.csi.storage.gke.io":     "Google Cloud " + attached,
-		"disk.csi.azure.com":        "Azure " + attached,
-		"csi.vsphere.vmware.com":    "vSphere " + attached,
-		"cinder.csi.openstack.org":  "OpenStack " + attached,
-		"dobs.csi.digitalocean.com": "DigitalOcean " + attached,
-		"csi.hetzner.cloud":         "Hetzner " + attached,
+		"driver.longhorn.io":     "Longhorn attaches it to one node; the old one loses its replicas",
+		"linstor.csi.linbit.com": "DRBD lets the side with quorum write, if the StorageClass has auto-quorum",
+	}
+}
+
+// clouds are the CSI drivers of clouds, whose disks are attached to one machine. They say in which zone a disk is, never in which node.
+func clouds() map[string]string {
+	return map[string]string{
+		"ebs.csi.aws.com":           "AWS",
+		"pd.csi.storage.gke.io":     "Google Cloud",
+		"disk.csi.azure.com":        "Azure",
+		"csi.vsphere.vmware.com":    "vSphere",
+		"cinder.csi.openstack.org":  "OpenStack",
+		"dobs.csi.digitalocean.com": "DigitalOcean",
+		"csi.hetzner.cloud":         "Hetzner",
 	}
 }
 
@@ -36,32 +41,68 @@ func fences() map[string]string {
 func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 	d := disk{says: "It is not known what keeps the old node from its disk: if it still runs, both write to it, and destroy it."}
 	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		switch {
-		case volume.HostPath != nil && isDisk(pod, volume.Name):
+		if volume := &pod.Spec.Volumes[i]; volume.HostPath != nil && isDisk(pod, volume.Name) {
 			return d, f.inNode(fmt.Sprintf("the folder %s of its node", volume.HostPath.Path))
-		case volume.PersistentVolumeClaim == nil:
+		}
+	}
+	pvs, err := f.disksOf(ctx, pod)
+	for _, pv := range pvs {
+		if d, err = f.judge(ctx, pv); err != nil {
+			return d, err
+		}
+		if f.shared {
+			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
+		}
+	}
+	return d, err
+}
+
+// disksOf returns what the pod's claims are made of.
+func (f *Failover) disksOf(ctx context.Context, pod *v1.Pod) (pvs []*v1.PersistentVolume, err error) {
+	for i := range pod.Spec.Volumes {
+		source := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil {
 			continue
 		}
-		claim, err := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace).Get(ctx, volume.PersistentVolumeClaim.ClaimName, metav1.GetOptions{})
+		claim, err := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace).Get(ctx, source.ClaimName, metav1.GetOptions{})
 		if err != nil {
-			return d, f.denied("look at claim "+volume.PersistentVolumeClaim.ClaimName, "get persistentvolumeclaims", err)
+			return nil, f.denied("look at claim "+source.ClaimName, "get persistentvolumeclaims", err)
 		}
 		if claim.Spec.VolumeName == "" {
 			continue
 		}
 		pv, err := f.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 		if err != nil {
-			return d, f.denied("look at PersistentVolume "+claim.Spec.VolumeName, "get persistentvolumes", err)
+			return nil, f.denied("look at PersistentVolume "+claim.Spec.VolumeName, "get persistentvolumes", err)
 		}
-		if d = judge(pv); d.inNode {
-			return d, f.inNode(fmt.Sprintf("PersistentVolume %s, %s", pv.Name, d.says))
-		}
-		if f.shared {
-			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
-		}
+		pvs = append(pvs, pv)
 	}
-	return d, nil
+	return pvs, nil
+}
+
+// holds reports whether a disk of the pod is attached to the node.
+func (f *Failover) holds(ctx context.Context, node *v1.Node, pod *v1.Pod) (bool, error) {
+	pvs, err := f.disksOf(ctx, pod)
+	return slices.ContainsFunc(pvs, func(pv *v1.PersistentVolume) bool {
+		return slices.ContainsFunc(node.Status.VolumesAttached, func(v v1.AttachedVolume) bool { return v.Name == attachedName(pv) })
+	}), err
+}
+
+// attachedName is what Kubernetes calls a disk that is attached to a node, by GetVolumeName of the kind's plug-in of kubelet; empty: it
+// is of a kind that is not attached, or not known.
+func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
+	name := ""
+	switch csi, iscsi, fc := pv.Spec.CSI, pv.Spec.ISCSI, pv.Spec.FC; {
+	case csi != nil:
+		name = "kubernetes.io/csi/" + csi.Driver + "^" + csi.VolumeHandle
+	case iscsi != nil:
+		name = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", iscsi.TargetPortal, iscsi.IQN, iscsi.Lun)
+	case fc != nil && fc.Lun != nil:
+		name = fmt.Sprintf("kubernetes.io/fc/%v:%d", fc.TargetWWNs, *fc.Lun)
+	case fc != nil:
+		name = fmt.Sprintf("kubernetes.io/fc/%v", fc.WWIDs)
+	}
+	return v1.UniqueVolumeName(name)
 }
 
 // isDisk reports whether a volume of the pod is written to by podnas: others are folders of the node with programs.
@@ -82,57 +123,107 @@ func isDisk(pod *v1.Pod, volume string) bool {
 func (f *Failover) inNode(what string) error {
 	return &RefusedError{
 		fmt.Sprintf("podnas's disk is in node %s: %s. No other node has it, so podnas comes up again with that node alone", f.Node, what),
-		"repair the node. If its disk is lost, docs/restic.md and docs/backup.md say how to restore a backup. For a disk that outlives a node, see docs/node-failure.md",
+		"repair the node. If its disk is lost, docs/restic.md and docs/backup.md say how to restore a backup. If the nodeAffinity of its PersistentVolume is for other nodes, too, which are gone: add one. For a disk that outlives a node, see docs/node-failure.md",
 	}
 }
 
-// severalNodes reports whether a disk is said to be on more than one node, such as one that DRBD replicates between two.
-func severalNodes(pv *v1.PersistentVolume) bool {
+// elsewhere reports whether another node may have a disk: the nodes that it is for are chosen by names or labels, as of a volume
+// group of a node, a zone, or the two nodes between which DRBD replicates.
+func (f *Failover) elsewhere(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return false
+		return pv.Spec.HostPath == nil && pv.Spec.Local == nil, nil
 	}
-	names := map[string]bool{}
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		named := false
-		for _, e := range term.MatchExpressions {
-			if e.Key == v1.LabelHostname && e.Operator == v1.NodeSelectorOpIn {
-				named = true
-				for _, name := range e.Values {
-					names[name] = true
-				}
-			}
-		}
-		if !named {
-			return true // nodes with a label, of which there may be more
-		}
+	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
+	if err != nil {
+		return false, fmt.Errorf("PersistentVolume %s: %w", pv.Name, err)
 	}
-	return len(names) > 1
+	nodes, err := f.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, f.denied("look which nodes may have PersistentVolume "+pv.Name, "list nodes", err)
+	}
+	return slices.ContainsFunc(nodes.Items, func(n v1.Node) bool { return n.Name != f.Node && selector.Match(&n) }), nil
 }
 
-// judge says what a failover means for a disk.
-func judge(pv *v1.PersistentVolume) disk {
-	source := &pv.Spec.PersistentVolumeSource
-	unfenced := func(kind string) disk {
-		return disk{says: fmt.Sprintf("Its disk, PersistentVolume %s, is %s: NOTHING keeps the old node from it. If that still runs, also without a network, both write to one file system, and destroy it.", pv.Name, kind)}
-	}
-	switch {
-	case source.Local != nil && severalNodes(pv), source.HostPath != nil && severalNodes(pv):
-		return unfenced("a device or folder of several nodes")
-	case source.Local != nil:
-		return disk{says: "which is " + source.Local.Path + " there", inNode: true}
-	case source.HostPath != nil:
-		return disk{says: "which is the folder " + source.HostPath.Path + " there", inNode: true}
-	case source.ISCSI != nil:
-		return unfenced("a LUN that kubelet mounts by iSCSI")
-	case source.FC != nil:
-		return unfenced("a LUN that kubelet mounts by Fibre Channel")
-	case source.CSI == nil:
-		return unfenced("of a kind that podnas does not know")
-	}
-	for driver, how := range fences() {
-		if source.CSI.Driver == driver || strings.HasSuffix(source.CSI.Driver, "."+driver) { // Rook has its namespace before it
-			return disk{says: fmt.Sprintf("Its disk, PersistentVolume %s, is of the driver %s: %s.", pv.Name, source.CSI.Driver, how)}
+// judge says what a failover means for a disk, and refuses it for one that no other node may have. In a cloud a machine that is
+// replaced may bring the only node of a zone.
+func (f *Failover) judge(ctx context.Context, pv *v1.PersistentVolume) (disk, error) {
+	if csi := pv.Spec.CSI; csi != nil {
+		if cloud, ok := clouds()[csi.Driver]; ok {
+			return fenced(pv, cloud+" attaches it to one machine, and takes it from the old one first"), nil
 		}
 	}
-	return unfenced("of the driver " + source.CSI.Driver + ", of which podnas does not know whether it fences")
+	switch ok, err := f.elsewhere(ctx, pv); {
+	case err != nil:
+		return disk{}, err
+	case !ok:
+		return disk{}, f.inNode(fmt.Sprintf("PersistentVolume %s, which is %s", pv.Name, whichIs(pv)))
+	}
+	return keeps(pv), nil
+}
+
+// whichIs says what a disk in a node is.
+func whichIs(pv *v1.PersistentVolume) string {
+	switch source := &pv.Spec.PersistentVolumeSource; {
+	case source.Local != nil:
+		return source.Local.Path + " there"
+	case source.HostPath != nil:
+		return "the folder " + source.HostPath.Path + " there"
+	case source.CSI != nil:
+		return "of the driver " + source.CSI.Driver
+	default:
+		return "for that node"
+	}
+}
+
+// keeps says what keeps the old node from a disk that another one may have.
+func keeps(pv *v1.PersistentVolume) disk {
+	switch source := &pv.Spec.PersistentVolumeSource; {
+	case source.Local != nil || source.HostPath != nil:
+		return unfenced(pv, "a device or folder of several nodes")
+	case source.ISCSI != nil:
+		return unfenced(pv, "a LUN that kubelet mounts by iSCSI")
+	case source.FC != nil:
+		return unfenced(pv, "a LUN that kubelet mounts by Fibre Channel")
+	case source.CSI == nil:
+		return unfenced(pv, "of a kind that podnas does not know")
+	}
+	driver := pv.Spec.CSI.Driver
+	if how, ok := fences()[driver]; ok {
+		return fenced(pv, how)
+	}
+	if driver == cephRBD || strings.HasSuffix(driver, "."+cephRBD) {
+		return ofCeph(pv)
+	}
+	return unfenced(pv, "of the driver "+driver+", of which podnas does not know whether it fences")
+}
+
+// cephRBD is the driver of Ceph's block devices. Rook has its namespace before it.
+const cephRBD = "rbd.csi.ceph.com"
+
+// ofCeph says what keeps the old node from a block device of Ceph. At the taint only Rook does something, and only where CSI-Addons is
+// installed (handleNodeFailure of its operator). With exclusive-lock Ceph does later: the driver gives nobody an image that a client
+// is connected to, and who takes the lock of a client that is not has Ceph block it.
+func ofCeph(pv *v1.PersistentVolume) disk {
+	const (
+		byLock  = "Ceph blocks the old node when the next one takes the image's exclusive-lock"
+		byTaint = "if CSI-Addons is installed (kubectl get crd networkfences.csiaddons.openshift.io)"
+	)
+	lock := strings.Contains(pv.Spec.CSI.VolumeAttributes["imageFeatures"], "exclusive-lock")
+	switch rook := pv.Spec.CSI.Driver != cephRBD; {
+	case lock && rook:
+		return fenced(pv, byLock+", and when the old one has the taint, "+byTaint)
+	case lock:
+		return fenced(pv, byLock)
+	case rook:
+		return fenced(pv, "Ceph blocks the old node when it has the taint "+byTaint+". Otherwise NOTHING keeps it from the image, which has no exclusive-lock: both write to one file system, and destroy it")
+	}
+	return unfenced(pv, "an image of Ceph without exclusive-lock, whose driver does not see the taint")
+}
+
+func fenced(pv *v1.PersistentVolume, how string) disk {
+	return disk{fmt.Sprintf("Its disk, PersistentVolume %s, is of the driver %s: %s.", pv.Name, pv.Spec.CSI.Driver, how)}
+}
+
+func unfenced(pv *v1.PersistentVolume, kind string) disk {
+	return disk{fmt.Sprintf("Its disk, PersistentVolume %s, is %s: NOTHING keeps the old node from it. If that still runs, also without a network, both write to one file system, and destroy it.", pv.Name, kind)}
 }

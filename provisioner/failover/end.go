@@ -21,15 +21,16 @@ func (f *Failover) End(ctx context.Context) error {
 			return &RefusedError{fmt.Sprintf("there is no node %s", f.Node), "nothing: it has no taint then"}
 		case err != nil:
 			return f.denied("look at node "+f.Node, "get and update nodes", err)
-		case !tainted(node):
+		case taintOf(node) == nil:
 			f.Say("%s does not have the taint %s", f.Node, v1.TaintNodeOutOfService)
 			return nil
 		}
-		if err := f.mayReturn(node); err != nil {
+		if err := MayReturn(node); err != nil {
 			return err
 		}
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == v1.TaintNodeOutOfService })
 		delete(node.Annotations, bootAnnotation)
+		delete(node.Annotations, timeAnnotation)
 		if _, err := nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return f.denied("take the taint from "+f.Node, "get and update nodes", err)
 		}
@@ -39,24 +40,19 @@ func (f *Failover) End(ctx context.Context) error {
 	return err
 }
 
-// mayReturn is nil if the node runs anew.
-func (f *Failover) mayReturn(node *v1.Node) error {
-	byHand := fmt.Sprintf("kubectl taint node %s %s-", f.Node, v1.TaintNodeOutOfService)
-	boot, ours := node.Annotations[bootAnnotation]
+// MayReturn is nil if a node that was failed over runs anew, and else a *RefusedError.
+func MayReturn(node *v1.Node) error {
+	byHand := fmt.Sprintf("kubectl taint node %s %s-", node.Name, v1.TaintNodeOutOfService)
 	switch {
-	case !ours:
-		return &RefusedError{fmt.Sprintf("podnas failover has not set the taint of %s", f.Node), "if the node was restarted since: " + byHand}
+	case !Ours(node):
+		return &RefusedError{fmt.Sprintf("podnas failover has not set the taint of %s", node.Name), "if the node was restarted since: " + byHand}
 	case !nodeReady(node):
-		return &RefusedError{fmt.Sprintf("node %s is not Ready yet", f.Node), "start it, and wait until 'kubectl get node " + f.Node + "' says Ready"}
-	case boot == node.Status.NodeInfo.BootID:
+		return &RefusedError{fmt.Sprintf("node %s is not Ready yet", node.Name), "start it, and wait until 'kubectl get node " + node.Name + "' says Ready"}
+	case node.Annotations[bootAnnotation] == node.Status.NodeInfo.BootID:
 		return &RefusedError{
-			fmt.Sprintf("node %s was not restarted since the failover: what ran there, podnas too, may still run, and write to the disk", f.Node),
-			"restart it, then call this again",
+			fmt.Sprintf("node %s was not restarted since the failover: what ran there, podnas too, may still run, and write to the disk", node.Name),
+			"restart it, then: kubectl podnas failover " + node.Name + " --over",
 		}
 	}
 	return nil
-}
-
-func nodeReady(node *v1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
 }

@@ -2,7 +2,8 @@
 // does not: it starts no second pod of a StatefulSet, and detaches no disk, while it can't know whether the first one still
 // writes. A person can, and says so here.
 //
-// Run looks first, and changes nothing if it refuses (look.go, disk.go). Then it sets the taint node.kubernetes.io/out-of-service,
+// Run looks first, and changes nothing if it refuses (look.go, disk.go). A person may take minutes to answer, so it looks at the node
+// again before each thing that it does: one that has come back is not given up. It sets the taint node.kubernetes.io/out-of-service,
 // with which Kubernetes detaches the node's volumes, deletes podnas's pod there, and tells what the next pod waits for
 // (watch.go). Each step may have been done before: a failover that was interrupted is gone on with. End takes the taint away when
 // the node is back (end.go).
@@ -10,6 +11,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,8 +22,12 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// bootAnnotation is on a node that Run has tainted: the boot of it that was given up.
-const bootAnnotation = "podnas.io/failed-over-boot"
+// Annotations of a node that Run has tainted.
+const (
+	bootAnnotation = "podnas.io/failed-over-boot" // the boot of it that was given up
+	// The taint's time, which tells it from one that somebody else has set since.
+	timeAnnotation = "podnas.io/failed-over-at"
+)
 
 // Failover is of one podnas, from one node. It uses the rights of the caller.
 type Failover struct {
@@ -59,7 +65,7 @@ func (f *Failover) Run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if s.pod == nil {
+	if s.begun {
 		f.Say("A failover from %s was begun before", f.Node)
 		return f.watch(ctx, began)
 	}
@@ -69,11 +75,16 @@ func (f *Failover) Run(ctx context.Context) error {
 	}
 	if s.node == nil {
 		f.Say("There is no node %s any more, so it gets no taint", f.Node)
-	} else if err := f.taint(ctx); err != nil {
+	} else if err := f.taint(ctx, s); err != nil {
 		return err
 	}
-	if err := f.deletePod(ctx, s.pod); err != nil {
+	if err := f.stillDead(ctx, s); err != nil {
 		return err
+	}
+	if s.pod != nil {
+		if err := f.deletePod(ctx, s.pod); err != nil {
+			return err
+		}
 	}
 	return f.watch(ctx, began)
 }
@@ -81,7 +92,7 @@ func (f *Failover) Run(ctx context.Context) error {
 // tellShared says what a standby has done by itself, and what it leaves.
 func (f *Failover) tellShared(s *state) {
 	switch {
-	case !f.shared:
+	case !f.shared || s.pod == nil:
 	case s.serves != nil:
 		f.Say("podnas serves on %s, and needs nobody for that. Left to do: pod %s on %s has to go, so that there is a standby again", s.serves.Spec.NodeName, s.pod.Name, f.Node)
 	default:
@@ -97,8 +108,12 @@ func (f *Failover) sure(s *state) error {
 	if f.Ask == nil {
 		return &NobodyError{f.Node}
 	}
-	question := fmt.Sprintf("podnas %s/%s runs on %s, %s.\n%s\nAll pods of %[3]s are deleted, and its volumes detached.\nIs %[3]s off? [y/N] ",
-		f.Namespace, f.Name, f.Node, s.heard, s.disk.says)
+	is := "runs on"
+	if s.pod == nil {
+		is = "has no pod any more, but its disk, on"
+	}
+	question := fmt.Sprintf("podnas %s/%s %s %s, %s.\n%s\nAll pods of %[4]s are deleted, and its volumes detached.\nIs %[4]s off? [y/N] ",
+		f.Namespace, f.Name, is, f.Node, s.heard, s.disk.says)
 	if err := f.Ask(question); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -107,34 +122,80 @@ func (f *Failover) sure(s *state) error {
 
 // outOfService is the taint by which Kubernetes is told that a node is off.
 func outOfService() v1.Taint {
-	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
+	now := metav1.NewTime(time.Now().Truncate(time.Second)) // as the API server keeps it
+	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute, TimeAdded: &now}
 }
 
-func (f *Failover) taint(ctx context.Context) error {
+// taint tells Kubernetes that the node is off, unless it has come back since it was looked at. An update of a node that has changed
+// meanwhile is a conflict, so it is looked at again.
+func (f *Failover) taint(ctx context.Context, s *state) error {
 	nodes := f.Client.CoreV1().Nodes()
-	was := false
+	var was *v1.Taint
+	ours := true
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if was = tainted(node); was {
+		if how := s.cameBack(node); how != "" {
+			return f.backAgain(how)
+		}
+		boot := node.Status.NodeInfo.BootID
+		if was, ours = taintOf(node), true; was == nil {
+			taint := outOfService()
+			node.Spec.Taints = append(node.Spec.Taints, taint)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, timeAnnotation, timeOf(&taint))
+		} else if ours = Ours(node); !ours || node.Annotations[bootAnnotation] == boot {
 			return nil
 		}
-		node.Spec.Taints = append(node.Spec.Taints, outOfService())
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, bootAnnotation, node.Status.NodeInfo.BootID)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, bootAnnotation, boot)
 		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
+	var refused *RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return refused
+	case apierrors.IsNotFound(err):
+		f.Say("There is no node %s any more, so it gets no taint", f.Node)
 	case err != nil:
 		return f.denied("set the taint "+v1.TaintNodeOutOfService, "get and update nodes", err)
-	case was:
+	case !ours:
+		f.Say("%s has the taint %s already, which somebody else has set", f.Node, v1.TaintNodeOutOfService)
+	case was != nil:
 		f.Say("%s has the taint %s already", f.Node, v1.TaintNodeOutOfService)
 	default:
 		f.Say("%s has the taint %s now: Kubernetes detaches its volumes", f.Node, v1.TaintNodeOutOfService)
 	}
 	return nil
+}
+
+// stillDead looks at the node once more before its pod is deleted, whose UID a restart of the node does not change.
+func (f *Failover) stillDead(ctx context.Context, s *state) error {
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return f.denied("look at node "+f.Node, "get nodes", err)
+	}
+	how := s.cameBack(node)
+	switch {
+	case how == "":
+		return nil
+	case !Ours(node):
+		return f.backAgain(how)
+	}
+	return fmt.Errorf("node %s has come back: it %s. It has the taint %s by now, so its pods end as in a drain, podnas's too; this has deleted none\n"+
+		"  to do: wait until podnas runs on another node, then restart %[1]s and call 'podnas failover %[1]s --over'", f.Node, how, v1.TaintNodeOutOfService)
+}
+
+// backAgain refuses to give up a node that runs again.
+func (f *Failover) backAgain(how string) error {
+	return &RefusedError{
+		fmt.Sprintf("node %s has come back since this looked at it: it %s. podnas may run there", f.Node, how),
+		fmt.Sprintf("kubectl get node %s. If it is dead all the same, call this again", f.Node),
+	}
 }
 
 // deletePod deletes podnas's pod, without waiting for the node's kubelet.
@@ -160,13 +221,23 @@ func (f *Failover) denied(what, right string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func tainted(node *v1.Node) bool {
+// taintOf returns the taint by which a node is out of service, or nil.
+func taintOf(node *v1.Node) *v1.Taint {
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].Key == v1.TaintNodeOutOfService {
-			return true
+			return &node.Spec.Taints[i]
 		}
 	}
-	return false
+	return nil
+}
+
+// timeOf is what timeAnnotation says of a taint that Run has set.
+func timeOf(t *v1.Taint) string { return t.TimeAdded.UTC().Format(time.RFC3339) }
+
+// Ours reports whether a node has the taint that Run sets. Others set the same one, and kubectl takes it away without the annotations.
+func Ours(node *v1.Node) bool {
+	t := taintOf(node)
+	return t != nil && t.TimeAdded != nil && node.Annotations[timeAnnotation] == timeOf(t)
 }
 
 // errNoSet says which podnas there is not.

@@ -65,16 +65,20 @@ func pod(node string, ready bool) *v1.Pod {
 }
 
 // on is what says that a disk is on some nodes.
-func on(names ...string) *v1.VolumeNodeAffinity {
+func on(names ...string) *v1.VolumeNodeAffinity { return with(v1.LabelHostname, names...) }
+
+// with does so for nodes that have a label.
+func with(label string, values ...string) *v1.VolumeNodeAffinity {
 	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: names}},
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: label, Operator: v1.NodeSelectorOpIn, Values: values}},
 	}}}}
 }
 
 func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{
+	labels := map[string]string{v1.LabelHostname: name, "topology.example.com/node": name, v1.LabelTopologyZone: "zone-of-" + name}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: v1.NodeStatus{
 		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
-		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-90 * time.Second)), Message: "container runtime is down"}},
+		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-(12*time.Minute + 30*time.Second))), Message: "container runtime is down"}},
 	}}
 }
 
@@ -93,8 +97,19 @@ func (w *world) client() *fake.Clientset {
 	return fake.NewClientset(append(append(objects, w.claim, w.pv), w.others...)...)
 }
 
+// tainted gives a node the taint, as Run does.
 func tainted(n *v1.Node) *v1.Node {
-	n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}
+	n = foreign(n)
+	n.Spec.Taints[0].TimeAdded = &metav1.Time{Time: time.Date(2026, 11, 29, 3, 0, 0, 0, time.Local)}
+	n.Annotations = map[string]string{
+		"podnas.io/failed-over-boot": n.Status.NodeInfo.BootID, "podnas.io/failed-over-at": n.Spec.Taints[0].TimeAdded.UTC().Format(time.RFC3339),
+	}
+	return n
+}
+
+// foreign gives it, as kubectl and others do.
+func foreign(n *v1.Node) *v1.Node {
+	n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}}
 	return n
 }
 
@@ -107,7 +122,7 @@ func TestRefused(t *testing.T) {
 		"no podnas":            {func(w *world) { w.set = nil }, []string{"no StatefulSet podnas in namespace podnas", "--namespace"}},
 		"scaled down":          {func(w *world) { none := int32(0); w.set.Spec.Replicas = &none }, []string{"scaled to 0", "--replicas=1"}},
 		"no such node":         {func(w *world) { w.dead = nil; w.pod.Spec.NodeName = "alive" }, []string{"there is no node dead"}},
-		"a node that is Ready": {func(w *world) { w.dead = node("dead", v1.ConditionTrue, "b") }, []string{"dead is Ready", "90s", "kubectl cordon dead"}},
+		"a node that is Ready": {func(w *world) { w.dead = node("dead", v1.ConditionTrue, "b") }, []string{"dead is Ready", "12m", "kubectl cordon dead"}},
 		"another node":         {func(w *world) { w.pod = pod("alive", true) }, []string{"does not run on dead", "runs on alive, and is ready"}},
 		"another dead node": {func(w *world) {
 			w.pod.Spec.NodeName = "dead-too"
@@ -118,6 +133,20 @@ func TestRefused(t *testing.T) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead")
 		}, []string{"disk is in node dead", "PersistentVolume disk", "/disk", "repair the node"}},
+		"a disk in the node, of a driver": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "topolvm.io", with("topology.example.com/node", "dead")
+		}, []string{"disk is in node dead", "PersistentVolume disk", "of the driver topolvm.io", "repair the node", "nodeAffinity"}},
+		"a disk in the node, the only copy": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "linstor.csi.linbit.com", with("topology.example.com/node", "dead")
+		}, []string{"disk is in node dead", "linstor.csi.linbit.com"}},
+		"a disk in the node, which was removed": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "topolvm.io", with("topology.example.com/node", "dead")
+			w.dead = nil
+		}, []string{"disk is in node dead"}},
+		"a disk of nodes of which the others are gone": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
+			w.pv.Spec.NodeAffinity = on("dead", "gone")
+		}, []string{"disk is in node dead", "nodeAffinity"}},
 		"a disk in the node, a folder": {func(w *world) {
 			w.pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}
 		}, []string{"disk is in node dead", "/srv"}},
@@ -128,7 +157,7 @@ func TestRefused(t *testing.T) {
 			client := w.client()
 			f := of(t, client)
 			f.IsOff = true
-			err := f.Run(t.Context())
+			err := f.Run(soon(t))
 			var refused *failover.RefusedError
 			if !errors.As(err, &refused) || refused.Fix == "" {
 				t.Fatalf("it ends with %v, want a refusal with what to do", err)
@@ -144,7 +173,7 @@ func TestOverlaysDrivers(t *testing.T) {
 	says := map[string]string{
 		"piraeus":  "DRBD lets the side with quorum write",
 		"longhorn": "the old one loses its replicas",
-		"ceph-rbd": "Ceph blocks the old node",
+		"ceph-rbd": "Ceph blocks the old node when the next one takes the image's exclusive-lock, and when the old one has the taint, if CSI-Addons is installed",
 		"mayastor": "NOTHING keeps the old node from it",
 	}
 	files, err := filepath.Glob("../../deploy/overlays/*/storageclass.yaml")
@@ -163,7 +192,7 @@ func TestOverlaysDrivers(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWorld()
-			w.pv.Spec.CSI.Driver = class.Provisioner
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = class.Provisioner, class.Parameters
 			f := of(t, w.client())
 			no := errors.New("no")
 			f.Ask = func(question string) error {
@@ -183,7 +212,7 @@ func TestAsked(t *testing.T) {
 		change func(*world)
 		says   []string
 	}{
-		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 90s ago"}},
+		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 12m ago"}},
 		"a driver nobody knows": {func(w *world) { w.pv.Spec.CSI.Driver = "example.com" }, []string{"example.com", "NOTHING keeps the old node"}},
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
@@ -192,6 +221,19 @@ func TestAsked(t *testing.T) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "alive")
 		}, []string{"of several nodes", "NOTHING keeps the old node"}},
+		"a driver nobody knows, between nodes": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "example.com", with("topology.example.com/node", "dead", "alive")
+		}, []string{"example.com", "NOTHING keeps the old node"}},
+		"a cloud's, in a zone without another node": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.NodeAffinity = "ebs.csi.aws.com", with(v1.LabelTopologyZone, "zone-of-dead")
+		}, []string{"AWS attaches it to one machine"}},
+		"Ceph by Rook, without exclusive-lock": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rook-ceph.rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering"}
+		}, []string{"if CSI-Addons is installed", "NOTHING keeps it"}},
+		"Ceph without Rook, without exclusive-lock": {func(w *world) { w.pv.Spec.CSI.Driver = "rbd.csi.ceph.com" }, []string{"does not see the taint", "NOTHING keeps the old node"}},
+		"Ceph without Rook": {func(w *world) {
+			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering,exclusive-lock"}
+		}, []string{"when the next one takes the image's exclusive-lock."}},
 		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
 		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
@@ -219,35 +261,65 @@ func TestAsked(t *testing.T) {
 	unchanged(t, client)
 }
 
-// A failover is gone on with wherever it was interrupted.
+// A failover is gone on with wherever it was interrupted, and its last line says who can take the taint away.
 func TestInterrupted(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"before it began":           func(*world) {},
-		"after the taint":           func(w *world) { tainted(w.dead) },
-		"after the pod":             func(w *world) { tainted(w.dead); w.pod = nil },
-		"after its end":             func(w *world) { tainted(w.dead); w.pod = pod("alive", true) },
-		"while the next one starts": func(w *world) { tainted(w.dead); w.pod = pod("alive", false) },
-		"with a node that is gone":  func(w *world) { w.dead = nil },
+	const ours, theirs, none = "When it is back, and was restarted: podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
+	for name, c := range map[string]struct {
+		change func(*world)
+		last   string
+	}{
+		"before it began":           {func(*world) {}, ours},
+		"after the taint":           {func(w *world) { tainted(w.dead) }, ours},
+		"after the pod":             {func(w *world) { tainted(w.dead); w.pod = nil }, ours},
+		"after its end":             {func(w *world) { tainted(w.dead); w.pod = pod("alive", true) }, ours},
+		"while the next one starts": {func(w *world) { tainted(w.dead); w.pod = pod("alive", false) }, ours},
+		"with a node that is gone":  {func(w *world) { w.dead = nil }, none},
+		"with another's taint":      {func(w *world) { foreign(w.dead) }, theirs},
+		"with another's taint, after one of ours that kubectl took away": {func(w *world) {
+			was := tainted(w.dead).Annotations
+			foreign(w.dead).Annotations = was
+		}, theirs},
+		"with our taint, from the boot before": {func(w *world) { tainted(w.dead).Annotations["podnas.io/failed-over-boot"] = "boot-0" }, ours},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			change(w)
+			c.change(w)
 			client := w.client()
 			f := of(t, client)
 			f.IsOff = true
 			go nextPod(t.Context(), client)
 			var said strings.Builder
 			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
-			if err := f.Run(t.Context()); err != nil {
+			if err := f.Run(soon(t)); err != nil {
 				t.Fatalf("%v\n%s", err, &said)
 			}
-			contains(t, said.String(), "podnas serves again, on alive", "podnas failover dead --over")
+			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+			contains(t, said.String(), "podnas serves again, on alive")
+			contains(t, lines[len(lines)-1], c.last)
 			if w.dead == nil {
 				return
 			}
 			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
 			if err != nil || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != v1.TaintNodeOutOfService {
 				t.Errorf("the node has the taints %v, %v", n.Spec.Taints, err)
+			}
+			if boot := n.Annotations["podnas.io/failed-over-boot"]; c.last == ours && boot != "boot-1" {
+				t.Errorf("the boot that was given up is said to be %q", boot)
+			}
+			// The node comes back, and was not restarted.
+			n.Status.Conditions[0].Status = v1.ConditionTrue
+			if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.End(t.Context()); err == nil {
+				t.Error("the taint is taken away before it was restarted")
+			}
+			n.Status.NodeInfo.BootID = "boot-2"
+			if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.End(t.Context()); (err == nil) != (c.last == ours) {
+				t.Errorf("after a restart its end is %v", err)
 			}
 		})
 	}
@@ -285,7 +357,6 @@ func TestNoOtherNode(t *testing.T) {
 }
 
 func TestOver(t *testing.T) {
-	const annotation = "podnas.io/failed-over-boot"
 	for name, c := range map[string]struct {
 		node *v1.Node
 		says string // of the refusal; empty: it is over
@@ -294,13 +365,22 @@ func TestOver(t *testing.T) {
 		"not restarted":   {node("dead", v1.ConditionTrue, "boot-1"), "was not restarted"},
 		"not back":        {node("dead", v1.ConditionUnknown, "boot-1"), "not Ready yet"},
 		"somebody else's": {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
+		// Ours was taken away by kubectl, and somebody has set the taint since, with a time or without.
+		"somebody else's, after ours":      {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
+		"somebody else's, at another time": {node("dead", v1.ConditionTrue, "boot-2"), "has not set the taint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tainted(c.node)
-			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other"})
-			if name != "somebody else's" {
-				n.Annotations = map[string]string{annotation: "boot-1"}
+			n.Annotations["podnas.io/failed-over-boot"] = "boot-1"
+			switch name {
+			case "somebody else's":
+				n.Annotations = nil
+			case "somebody else's, after ours":
+				foreign(n)
+			case "somebody else's, at another time":
+				n.Spec.Taints[0].TimeAdded = &metav1.Time{Time: n.Spec.Taints[0].TimeAdded.Add(time.Hour)}
 			}
+			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "other"})
 			w := newWorld()
 			w.dead = n
 			client := w.client()
@@ -310,7 +390,7 @@ func TestOver(t *testing.T) {
 				t.Fatal(getErr)
 			}
 			if c.says == "" {
-				if err != nil || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Key != "other" || now.Annotations[annotation] != "" {
+				if err != nil || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Key != "other" || len(now.Annotations) != 0 {
 					t.Errorf("%v; the node has %v and %v", err, now.Spec.Taints, now.Annotations)
 				}
 				return

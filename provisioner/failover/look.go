@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,9 +19,10 @@ import (
 type state struct {
 	node   *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
 	heard  string   // what is known of the node's life
-	pod    *v1.Pod  // on the node; nil: a failover from it was begun before
+	pod    *v1.Pod  // on the node; nil: somebody has deleted it
 	serves *v1.Pod  // a pod on another node, or nil
 	disk   disk
+	begun  bool // a failover from the node was begun before, and its pod is deleted
 }
 
 // look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.
@@ -42,7 +44,8 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := f.of(pods)
+	serves := f.serving(ctx, pods)
+	pod := f.of(pods, serves)
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -55,16 +58,39 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	}
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
 	if pod == nil || pod.Spec.NodeName != f.Node {
-		if node != nil && tainted(node) {
-			return s, nil
-		}
-		return nil, &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, pod)}
+		return f.withoutPod(ctx, s, pods, pod, serves)
 	}
-	s.pod, s.serves = pod, f.serving(pods)
+	s.pod, s.serves = pod, serves
 	if node != nil {
 		if s.heard, err = f.dead(node, pod); err != nil {
 			return nil, err
 		}
+	}
+	s.disk, err = f.diskOf(ctx, pod)
+	return s, err
+}
+
+// withoutPod goes on with look if the node has no pod of podnas.
+func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod, serves *v1.Pod) (*state, error) {
+	lost := f.lost(ctx, pods)
+	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(lost, pod))}
+	switch {
+	case s.node != nil && taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
+		s.begun = true
+		return s, nil
+	case s.node == nil || nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
+		return nil, refused
+	}
+	// Somebody has deleted its pod there, by force, and the next one may wait for the disk.
+	held, err := f.holds(ctx, s.node, pod)
+	switch {
+	case err != nil:
+		return nil, err
+	case !held:
+		return nil, refused
+	}
+	if s.heard, err = f.dead(s.node, pod); err != nil {
+		return nil, err
 	}
 	s.disk, err = f.diskOf(ctx, pod)
 	return s, err
@@ -86,26 +112,50 @@ func (f *Failover) pods(ctx context.Context) (pods []*v1.Pod, err error) {
 }
 
 // of returns the pod on the node, else the one that serves, else any, or nil.
-func (f *Failover) of(pods []*v1.Pod) *v1.Pod {
+func (f *Failover) of(pods []*v1.Pod, serves *v1.Pod) *v1.Pod {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == f.Node {
 			return pod
 		}
 	}
-	if pod := f.serving(pods); pod != nil || len(pods) == 0 {
-		return pod
+	if serves != nil || len(pods) == 0 {
+		return serves
 	}
 	return pods[0]
 }
 
 // serving returns the pod that serves on another node, or nil.
-func (f *Failover) serving(pods []*v1.Pod) *v1.Pod {
+func (f *Failover) serving(ctx context.Context, pods []*v1.Pod) *v1.Pod {
 	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) {
+		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) && !f.isLost(ctx, pod) {
 			return pod
 		}
 	}
 	return nil
+}
+
+// lost returns a pod on another node that is dead, too, or nil.
+func (f *Failover) lost(ctx context.Context, pods []*v1.Pod) *v1.Pod {
+	for _, pod := range pods {
+		if pod.Spec.NodeName != f.Node && f.isLost(ctx, pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// isLost reports whether the node of a pod is known to be gone or not Ready. A dead node's pods are said to be ready for a moment more.
+func (f *Failover) isLost(ctx context.Context, pod *v1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && !nodeReady(node)
+}
+
+// deadToo says so of the node of a pod that is lost.
+func deadToo(pod *v1.Pod) string {
+	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
 }
 
 // whereIs says where podnas runs.
@@ -117,11 +167,9 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 	case pod.Spec.NodeName == "":
 		return "its pod waits for a node: " + doctor
 	}
-	// A dead node's pods are said to be ready for a moment more.
-	node, err := f.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
-	case err == nil && !nodeReady(node) || apierrors.IsNotFound(err):
-		return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
+	case f.isLost(ctx, pod):
+		return deadToo(pod)
 	case isReady(pod):
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
 	}
@@ -130,25 +178,55 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 
 // dead says when the node was heard last, or refuses: one that is Ready is not dead.
 func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if c.Type != v1.NodeReady {
-			continue
+	c := Readiness(node)
+	if c == nil {
+		return "which has never been heard", nil
+	}
+	last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
+	switch c.Status {
+	case v1.ConditionTrue:
+		return "", &RefusedError{
+			fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
+			fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
 		}
-		last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
-		switch c.Status {
-		case v1.ConditionTrue:
-			return "", &RefusedError{
-				fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
-				fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
-			}
-		case v1.ConditionFalse:
-			return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
-		default:
-			return fmt.Sprintf("which was heard last %s ago", last), nil
+	case v1.ConditionFalse:
+		return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
+	default:
+		return fmt.Sprintf("which was heard last %s ago", last), nil
+	}
+}
+
+// cameBack says how a node shows that it has run since it was looked at; empty: it does not.
+func (s *state) cameBack(now *v1.Node) string {
+	was := s.node
+	switch {
+	case was == nil:
+		return "is a node of the cluster again"
+	case nodeReady(now):
+		return "is Ready again"
+	case now.UID != was.UID || now.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID:
+		return "was started again"
+	}
+	// Kubernetes itself changes the condition's status when the node is silent, and never this time.
+	if c, before := Readiness(now), Readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
+		return "was heard"
+	}
+	return ""
+}
+
+// Readiness returns the node's condition Ready, or nil.
+func Readiness(node *v1.Node) *v1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == v1.NodeReady {
+			return &node.Status.Conditions[i]
 		}
 	}
-	return "which has never been heard", nil
+	return nil
+}
+
+func nodeReady(node *v1.Node) bool {
+	c := Readiness(node)
+	return c != nil && c.Status == v1.ConditionTrue
 }
 
 func isReady(pod *v1.Pod) bool {

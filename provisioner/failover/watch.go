@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +24,7 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 		if serves != nil {
 			f.Say("podnas serves again, on %s, after %s", serves.Spec.NodeName, time.Since(began).Round(100*time.Millisecond))
 			f.tellStandbys(ctx, pods, serves)
-			f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+			f.tellTaint(ctx)
 			return nil
 		}
 		if says != said && ctx.Err() == nil {
@@ -35,6 +36,21 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; 'podnas doctor pod -n %s --name %s' says more: %w", said, f.Namespace, f.Name, context.Cause(ctx))
 		case <-time.After(period):
 		}
+	}
+}
+
+// tellTaint says what is left to do with the node.
+func (f *Failover) tellTaint(ctx context.Context) {
+	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		f.Say("There is no node %s any more: nothing is left to do", f.Node)
+	case err != nil || Ours(node):
+		f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+	case taintOf(node) != nil:
+		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: kubectl taint node %[1]s %s-", f.Node, v1.TaintNodeOutOfService)
+	default:
+		f.Say("%s has no taint any more: nothing is left to do", f.Node)
 	}
 }
 
@@ -57,7 +73,8 @@ func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, s
 	if err != nil {
 		return nil, fmt.Sprintf("the API server does not answer: %v", err), nil
 	}
-	pod, serves := f.of(pods), f.serving(pods)
+	serves = f.serving(ctx, pods)
+	pod := f.of(pods, serves)
 	switch {
 	case pod == nil:
 		return nil, "the StatefulSet's controller has not made the next pod yet", nil
@@ -65,7 +82,11 @@ func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, s
 		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node), nil
 	case serves != nil:
 		return pods, "", serves
-	case f.shared && slices.ContainsFunc(pods, isReady):
+	}
+	if lost := f.lost(ctx, pods); lost != nil {
+		return pods, deadToo(lost), nil
+	}
+	if f.shared && slices.ContainsFunc(pods, isReady) {
 		return pods, "no standby has taken over yet", nil
 	}
 	return pods, f.podWaits(ctx, pod), nil
@@ -80,6 +101,9 @@ func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
 			}
 		}
 		return "the next pod waits for a node"
+	}
+	if f.isLost(ctx, pod) {
+		return deadToo(pod)
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {

@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner/active"
 )
 
@@ -42,6 +44,7 @@ func TestFailover(t *testing.T) {
 	if out, code := d.failover(d.two, "--it-is-off"); code != 4 || !strings.Contains(out, "podnas failover "+d.one) {
 		t.Errorf("of the other node: exit code %d\n%s", code, out)
 	}
+	d.doctor("pod "+podnasName+"-0", doctor.Failed, d.one+" does not answer")
 	if got := d.pod(""); got.UID != first.UID || d.outOfService(d.one) {
 		t.Fatal("something was changed by what was refused")
 	}
@@ -70,11 +73,27 @@ func TestFailover(t *testing.T) {
 		t.Errorf("once more: exit code %d\n%s", code, out)
 	}
 
+	// The next one dies, too, and has its pod for a while.
+	d.setNode(d.two, "boot-2", corev1.ConditionUnknown)
+	if out, code := d.failover(d.one, "--it-is-off"); code != 4 || !strings.Contains(out, "podnas failover "+d.two) {
+		t.Errorf("with a second dead node: exit code %d\n%s", code, out)
+	}
+	d.setNode(d.two, "boot-2", corev1.ConditionTrue)
+
 	d.setNode(d.one, "boot-1", corev1.ConditionTrue)
 	if out, code := d.failover(d.one, "--over"); code != 4 || !strings.Contains(out, "not restarted") {
 		t.Errorf("over, before the restart: exit code %d\n%s", code, out)
 	}
 	d.setNode(d.one, "boot-2", corev1.ConditionTrue)
+	d.doctor("node "+d.one, doctor.Warning, "restarted after its failover")
+	// kubectl takes the taint away, and somebody else sets it: our annotations are still there.
+	ours := d.taints(d.one)
+	d.kubectl("taint", "node", d.one, corev1.TaintNodeOutOfService+"-")
+	d.kubectl("taint", "node", d.one, corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute")
+	if out, code := d.failover(d.one, "--over"); code != 4 || !strings.Contains(out, "has not set the taint") {
+		t.Errorf("over, with another's taint: exit code %d\n%s", code, out)
+	}
+	d.setTaints(d.one, ours)
 	if out, code := d.failover(d.one, "--over"); code != 0 {
 		t.Errorf("over: exit code %d\n%s", code, out)
 	}
@@ -148,7 +167,46 @@ func TestFailoverOfPair(t *testing.T) {
 // role gives a pod the label.
 func (d *deadNodes) role(number int, role string) {
 	d.t.Helper()
-	if _, err := kubectl(d.t.Context(), nil, "-n", d.name, "label", "--overwrite", "pod", fmt.Sprintf("%s-%d", podnasName, number), active.RoleLabel+"="+role); err != nil {
+	d.kubectl("-n", d.name, "label", "--overwrite", "pod", fmt.Sprintf("%s-%d", podnasName, number), active.RoleLabel+"="+role)
+}
+
+func (d *deadNodes) kubectl(args ...string) {
+	d.t.Helper()
+	if _, err := kubectl(d.t.Context(), nil, args...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// doctor checks that podnas doctor pod has a finding.
+func (d *deadNodes) doctor(check string, status doctor.Status, says string) {
+	d.t.Helper()
+	out, err := exec.Command(cluster.podnas, "doctor", "pod", "--kubeconfig="+cluster.plane.Kubeconfig(), "-n", d.name, "-o", "json").Output()
+	var report struct{ Checks []doctor.Result }
+	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
+		d.t.Fatalf("%v, %v: %s", err, jsonErr, out)
+	}
+	if !found(report.Checks, check, status, says) {
+		d.t.Errorf("doctor pod says %+v, want %s of %s with %q", report.Checks, status, check, says)
+	}
+}
+
+// taints returns a node's taints, and setTaints sets them.
+func (d *deadNodes) taints(name string) []corev1.Taint {
+	d.t.Helper()
+	n, err := cluster.client.CoreV1().Nodes().Get(d.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return n.Spec.Taints
+}
+
+func (d *deadNodes) setTaints(name string, taints []corev1.Taint) {
+	d.t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": taints}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := cluster.client.CoreV1().Nodes().Patch(d.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -199,11 +257,7 @@ func (d *deadNodes) failover(args ...string) (string, int) {
 // outOfService reports whether a node has the taint.
 func (d *deadNodes) outOfService(node string) bool {
 	d.t.Helper()
-	n, err := cluster.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(d.taints(node), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // setNode says what its kubelet does, or what Kubernetes says of one that is silent.

@@ -1,0 +1,97 @@
+package checkup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/provisioner/failover"
+)
+
+// lookAtNodes gets the nodes, if the caller may see them. The ClusterRole view does not grant that, so nothing is said without the right.
+func (o *Outside) lookAtNodes(ctx context.Context) []doctor.Result {
+	nodes, err := o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return only(o.denied("nodes", "list nodes", err, doctor.Warning))
+	}
+	o.nodes = map[string]*v1.Node{}
+	for i := range nodes.Items {
+		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	return nil
+}
+
+// deadNode says what to do with a pod whose node does not answer.
+func (o *Outside) deadNode(node string) string {
+	return fmt.Sprintf("kubectl get node %s. If it is dead, and off: %s", node, o.failover(node))
+}
+
+func (o *Outside) failover(node string) string {
+	return fmt.Sprintf("kubectl podnas failover %s -n %s --name %s", node, o.Namespace, o.Name)
+}
+
+// silent says how it is known that the node of a pod does not work; empty: it does, or nothing is known of it.
+//
+// What the node has said of its containers stays as it was when the node dies: podnas's is ready for ever.
+func (o *Outside) silent(p *v1.Pod) string {
+	node := o.nodes[p.Spec.NodeName]
+	if node == nil { // not seen; or gone, and Kubernetes deletes its pods in a minute
+		return saidByPod(p)
+	}
+	switch c := failover.Readiness(node); {
+	case c == nil || c.Status == v1.ConditionTrue:
+		return ""
+	case c.Status == v1.ConditionFalse:
+		return fmt.Sprintf("its node %s is not ready: %s", node.Name, words(c.Reason, strings.TrimSpace(c.Message)))
+	default:
+		return fmt.Sprintf("its node %s does not answer, and was heard last %s ago: whether podnas runs there is not known", node.Name, duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time)))
+	}
+}
+
+// saidByPod says the same by the pod alone: Kubernetes takes the readiness of pods away when their node is silent, and leaves that of
+// their containers.
+func saidByPod(p *v1.Pod) string {
+	c := condition(p, v1.PodReady)
+	if c == nil || c.Status == v1.ConditionTrue || c.Reason == "ReadinessGatesNotReady" || p.DeletionTimestamp != nil {
+		return ""
+	}
+	for i := range p.Status.ContainerStatuses {
+		if !p.Status.ContainerStatuses[i].Ready {
+			return ""
+		}
+	}
+	if !runs(p) {
+		return ""
+	}
+	return fmt.Sprintf("its node %s does not answer: its containers were ready when the node was heard last, and Kubernetes does not count on the pod any more", p.Spec.NodeName)
+}
+
+// back tells of the nodes that were failed over and run again: their taint keeps pods away until somebody takes it off.
+func (o *Outside) back() (results []doctor.Result) {
+	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
+		node := o.nodes[name]
+		if c := failover.Readiness(node); !failover.Ours(node) || c == nil || c.Status != v1.ConditionTrue {
+			continue
+		}
+		var refused *failover.RefusedError
+		if err := failover.MayReturn(node); errors.As(err, &refused) {
+			results = append(results, named("node "+name, doctor.Warn(refused.Fix, "it is back, and out of service: %s", refused.Says)))
+			continue
+		}
+		results = append(results, named("node "+name, doctor.Warn("kubectl podnas failover "+name+" --over", "it was restarted after its failover, and no pod starts there: it is out of service yet")))
+	}
+	return results
+}

@@ -1,0 +1,161 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/podnas/podnas/provisioner/failover"
+)
+
+// A node that comes back while a person thinks about the answer is not given up: podnas may run there by then.
+func TestCameBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*world)
+		now    func(n *v1.Node) // changes what there is of the node
+		says   string
+	}{
+		"its network was away": {now: func(n *v1.Node) { n.Status.Conditions[0].Status = v1.ConditionTrue }, says: "is Ready again"},
+		"it was reset": {now: func(n *v1.Node) {
+			n.Status.NodeInfo.BootID, n.Status.Conditions[0].Status = "boot-2", v1.ConditionTrue
+		}, says: "is Ready again"},
+		"it was reset, and is not Ready yet":       {now: func(n *v1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, says: "was started again"},
+		"it was removed, and has joined once more": {now: func(n *v1.Node) { n.UID = "another" }, says: "was started again"},
+		"its kubelet has spoken": {now: func(n *v1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime = v1.ConditionFalse, metav1.Now()
+		}, says: "was heard"},
+		"it was no node any more": {before: func(w *world) { w.dead = nil }, now: func(*v1.Node) {}, says: "is a node of the cluster again"},
+		"it had the taint already": {
+			before: func(w *world) { tainted(w.dead) },
+			now:    func(n *v1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, says: "was started again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if c.before != nil {
+				c.before(w)
+			}
+			client := w.client()
+			f := of(t, client)
+			f.Ask = func(string) error {
+				n := node("dead", v1.ConditionUnknown, "boot-1")
+				nodes := client.CoreV1().Nodes()
+				if w.dead == nil {
+					if _, err := nodes.Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					n = w.dead.DeepCopy()
+				}
+				c.now(n)
+				if _, err := nodes.Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				client.ClearActions()
+				return nil
+			}
+			var refused *failover.RefusedError
+			if err := f.Run(soon(t)); !errors.As(err, &refused) {
+				t.Errorf("it ends with %v, want a refusal", err)
+			} else {
+				contains(t, err.Error(), "node dead has come back", c.says, "kubectl get node dead")
+			}
+			unchanged(t, client)
+		})
+	}
+}
+
+// What Kubernetes itself says of a node that is silent is not the node's return.
+func TestSilentAllTheWhile(t *testing.T) {
+	w := newWorld()
+	w.dead = node("dead", v1.ConditionFalse, "boot-1")
+	client := w.client()
+	f := of(t, client)
+	f.Ask = func(string) error {
+		n := w.dead.DeepCopy()
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = v1.ConditionUnknown, metav1.Now()
+		_, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+		return err
+	}
+	go nextPod(t.Context(), client)
+	if err := f.Run(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The node comes back while the taint is set: the update is a conflict, and with the node that is there then it is refused.
+func TestCameBackInConflict(t *testing.T) {
+	w := newWorld()
+	client := w.client()
+	first := true
+	client.PrependReactor("update", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !first {
+			return false, nil, nil
+		}
+		first = false
+		if err := client.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), node("dead", v1.ConditionTrue, "boot-2"), ""); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "dead", errors.New("changed"))
+	})
+	f := of(t, client)
+	f.IsOff = true
+	var refused *failover.RefusedError
+	if err := f.Run(soon(t)); !errors.As(err, &refused) {
+		t.Errorf("it ends with %v, want a refusal", err)
+	}
+	n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+	if err != nil || len(n.Spec.Taints) != 0 {
+		t.Errorf("the node has %v, %v", n.Spec.Taints, err)
+	}
+	deletes(t, client, 0)
+}
+
+// The node comes back when it has the taint: its pod is left to its kubelet, and it is said what was done.
+func TestCameBackWithTaint(t *testing.T) {
+	w := newWorld()
+	client := w.client()
+	client.PrependReactor("update", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		n := a.(clienttesting.UpdateAction).GetObject().(*v1.Node)
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime = v1.ConditionTrue, metav1.NewTime(time.Now())
+		return false, nil, nil
+	})
+	f := of(t, client)
+	f.IsOff = true
+	var refused *failover.RefusedError
+	err := f.Run(soon(t))
+	if err == nil || errors.As(err, &refused) { // the taint was set
+		t.Fatalf("it ends with %v", err)
+	}
+	contains(t, err.Error(), "node dead has come back", "is Ready again", "this has deleted none", "restart dead", "failover dead --over")
+	deletes(t, client, 0)
+}
+
+// soon is when a test has waited long enough for a pod that does not come.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// deletes checks how often the pod was deleted.
+func deletes(t *testing.T, client interface{ Actions() []clienttesting.Action }, want int) {
+	t.Helper()
+	got := 0
+	for _, a := range client.Actions() {
+		if a.GetVerb() == "delete" {
+			got++
+		}
+	}
+	if got != want {
+		t.Errorf("the pod was deleted %d times, want %d", got, want)
+	}
+}
