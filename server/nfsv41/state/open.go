@@ -169,7 +169,8 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 func (s *State) ForgetVolume(volume uint64) {
 	s.mu.Lock()
 	defer s.unlock()
-	s.begin(func() bool { return s.locks.releaseVolume(volume) })
+	held := &s.locks
+	s.begin(func() bool { return held.releaseVolume(volume) })
 }
 
 // Close is CLOSE, RFC 8881 section 18.2. Locks that are left are released. The
