@@ -17,9 +17,9 @@ import (
 )
 
 const benchLong = `bench sends NFS calls to a server, like many concurrent clients, and measures its operations
-per second and their latency. It mounts nothing and needs no rights on this machine. It works
-with any server of NFSv3, NFSv4.1 or NFSv4.2: podnas, NFS-Ganesha, the Linux kernel's server,
-or an appliance.
+per second and their latency. It mounts nothing. It needs root if the volume has privilegedPorts,
+which is the default in a cluster, and no rights otherwise. It works with any server of NFSv3,
+NFSv4.1 or NFSv4.2: podnas, NFS-Ganesha, the Linux kernel's server, or an appliance.
 
 It works in its own directory podnas-bench-... in the root of the export, and removes it at the
 end and after Ctrl-C. It verifies all data that it reads.

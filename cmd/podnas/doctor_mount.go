@@ -15,15 +15,17 @@ import (
 	"github.com/podnas/podnas/tools/nfsbench"
 )
 
-const doctorMountLong = `Test step by step whether this machine can mount and use a volume, and say what to do about the
-first step that fails.
+const doctorMountLong = `Test step by step whether this machine can mount and use a volume, and say what to do about each
+step that fails.
 
 HOST:/path is tested with NFS calls like those of mount.nfs and the kernel. Nothing is
-mounted, and no rights are needed. The steps: mount.nfs and NFS in the kernel, a TCP
-connection, a NULL call to NFS, a session of NFSv4, the path from the server's root, free space,
-and creating, writing, syncing, locking, reading and removing a file as the calling user. With
-nfsvers=3 in --options, or an option that only version 3 has, they are those of version 3, with
-MOUNT in place of the session. Take host, path and ports from the PersistentVolume:
+mounted. It needs root if the volume has privilegedPorts, which is the default in a cluster, and
+no rights otherwise. The steps: mount.nfs and NFS in the kernel; then a TCP connection, a NULL
+call to NFS, a session of NFSv4, the path from the server's root, free space, and creating,
+locking, writing, syncing, reading and removing a file as the calling user. Those with calls end
+at the first that fails. With nfsvers=3 in --options, or an option that only version 3 has, they
+are those of version 3, with MOUNT in place of the session. Take host, path and ports from the
+PersistentVolume:
 
   kubectl get pv NAME -o jsonpath='{.spec.nfs.server}:{.spec.nfs.path} {.spec.mountOptions}'
 

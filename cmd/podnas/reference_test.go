@@ -199,7 +199,9 @@ refused, by an event on the claim.
 | variable | |
 |---|---|
 | `+"`PODNAS_ROOT`"+` | the default of `+"`--root`"+` |
-| `+"`SERVICE_NAME`, `POD_NAMESPACE`, `POD_NAME`, `POD_IP`"+` | in a pod: its Service, its own name, and its addresses, with commas |
+| `+"`SERVICE_NAME`, `POD_NAMESPACE`, `POD_NAME`, `POD_UID`, `POD_IP`"+` | in a pod: its Service, its own name and uid, and its addresses, with commas |
+| `+"`GOMEMLIMIT`, `GOMAXPROCS`"+` | Go's own limits of memory and threads, in place of those that podnas sets |
+| `+"`NO_COLOR`"+` | if it is not empty, statuses on a terminal have no colours |
 
 deploy/podnas.yaml sets those of the pod.
 `)

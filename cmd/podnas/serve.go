@@ -50,7 +50,7 @@ func newServeCommand() *cobra.Command {
 	f.SortFlags = false
 	addRootFlag(f, &cfg.Root, "mount point of the disk that holds the volumes")
 	f.Var(&image, "disk-image", "keep the volumes in an XFS with quotas in this file, which is created if missing,\nand mounted on --root, an empty directory: /disk/podnas.img,size=20Gi")
-	f.StringVar(&cfg.SharedDisk, "shared-disk", "", "keep the volumes on this block `device` of a SAN, such as /dev/podnas, which several podnas reach and one has:\nthe others are standbys. It is formatted if it is empty, and mounted on --root, an empty directory; it needs\nSCSI-3 or NVMe reservations")
+	f.StringVar(&cfg.SharedDisk, "shared-disk", "", "keep the volumes on this block `device` of a SAN, such as /dev/podnas, which several podnas reach and one has:\nthe others are standbys. It is formatted if it is empty, and mounted on --root, an empty directory; it needs\nreservations of SCSI-3, or of NVMe, which are not tested")
 	f.StringVar(&cfg.Listen, "listen", ":2049", "TCP address of NFS and MOUNT")
 	f.StringVar(&cfg.HTTP, "http", ":8080", "address of the status page (/), the probes (/healthz, /readyz), and the metrics\nfor Prometheus (/metrics)")
 	f.StringSliceVar(&cfg.Hosts, "http-host", nil, "further host `names` for the page and the metrics, separated by commas, such as that of\nan Ingress; always accepted: addresses, localhost, names without a dot, and names below\n.localhost, .svc and .cluster.local")

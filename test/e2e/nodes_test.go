@@ -34,7 +34,7 @@ const diskPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "disk"
 
 // TestNodeDies: three nodes with a kubelet each, podnas's disk on a SAN that kubelet attaches by iSCSI (deploy/overlays/iscsi). Pods on the
 // third node lock, append and sync. podnas is told to go to another node, then its node is killed and "kubectl podnas failover" called.
-// The times that it prints are those of docs/engines.md.
+// The times that it prints are those of docs/internals/failovers.md.
 func TestNodeDies(t *testing.T) {
 	if !several() {
 		t.Skip("run.sh starts three nodes for it")

@@ -181,7 +181,7 @@ func (v *movableNode) waitEnded(within time.Duration) {
 }
 
 // TestHA has a podnas each on two nodes with one disk of a SAN: one is active, the other takes over. The times that it logs
-// are those of docs/engines.md. With SHORT=1 it has the first step alone.
+// are those of docs/internals/failovers.md. With SHORT=1 it has the first step alone.
 func TestHA(t *testing.T) {
 	storage := &san{newGuest(t, storageGuest)}
 	storage.args = []string{"-x", "1G"}

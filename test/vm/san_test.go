@@ -69,7 +69,7 @@ func (iscsiDisk) detach(v *movableNode) {
 
 // TestSAN moves podnas between two nodes with a disk that a SAN exports to both by iSCSI, while a client in a guest of its
 // own writes, syncs and locks: when it is told to move, when its node is killed, and when the SAN is away under it.
-// The times that it logs are those of docs/engines.md.
+// The times that it logs are those of docs/internals/failovers.md.
 func TestSAN(t *testing.T) {
 	storage := &san{newGuest(t, storageGuest)}
 	storage.args = []string{"-x", "1G"}

@@ -87,7 +87,7 @@ func Loads() []Load {
 		Load{Name: "remove", About: "REMOVE of empty files", Unit: "calls", prepare: needs{needDirs}, refill: makeFull, op: opRemove, finish: removeMade},
 		Load{Name: "readdirplus", About: "READDIRPLUS of a directory of --entries files; with 4.1 READDIR, with the same attributes", Unit: "entries", prepare: needs{needLarge}, refill: rewind, op: opList},
 		Load{Name: "open-read-close", About: "one of 256 files of 4k: OPEN, READ, CLOSE; with 3 LOOKUP, ACCESS, READ", Unit: "files", prepare: needs{needSmall}, op: opOpenReadClose},
-		Load{Name: "lock-unlock", About: "LOCK and LOCKU of a byte in a file of its own; only with --nfs=4.1", Unit: "locks", prepare: needs{needDirs}, refill: makeOwn, op: opLock, finish: removeOwn, since41: true},
+		Load{Name: "lock-unlock", About: "LOCK and LOCKU of a byte in a file of its own; only with --nfs=4.1 or 4.2", Unit: "locks", prepare: needs{needDirs}, refill: makeOwn, op: opLock, finish: removeOwn, since41: true},
 		Load{Name: "smallfile", About: "a file's life: LOOKUP, CREATE, WRITE of 4k, GETATTR, READ, REMOVE; with 4.1 OPEN for CREATE, and CLOSE", Unit: "files", prepare: needs{needDirs}, op: opSmallFile},
 		Load{Name: "untar", About: "as tar -x does: MKDIR, and for each file LOOKUP, CREATE, WRITE of 1k to 16k, SETATTR; with 4.1 OPEN for CREATE, and CLOSE", Unit: "files", prepare: needs{needDirs}, refill: removeTree, op: opUntar, finish: removeTree},
 	)
