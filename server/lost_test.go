@@ -152,8 +152,8 @@ func session4(t *testing.T, addr string) func(ctx context.Context, ops ...nfs4.O
 // That a volume is read-only is told at once, though a disk that has failed makes file systems say the same: programs that
 // open files to write, and then only to read, would wait for a beat each time.
 func TestReadOnlyIsTold(t *testing.T) {
-	const never = time.Minute
-	d := serveLostWith(t, server.EngineNative, never, never, never, func(table *exports.Table, dir string) error {
+	const never = 24 * time.Hour
+	d := serveLostWith(t, server.EngineNative, never, never, time.Minute, func(table *exports.Table, dir string) error {
 		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{ReadOnly: true}})
 	})
 	change := client3(t, d.addr)

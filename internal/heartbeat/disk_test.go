@@ -142,6 +142,25 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Where the file can't be made on a full disk, another file says whether the disk answers. Without one, that is not known.
+func TestFullDiskWithoutTheFile(t *testing.T) {
+	testdisk.Small(t, func(t *testing.T, disk string) {
+		dir, err := statedir.Open(filepath.Join(disk, "state"), nil, slog.New(slog.DiscardHandler))
+		mustDo(t, err)
+		defer dir.Close()
+		mustDo(t, dir.Write("other", []byte("content")))
+		mustDo(t, os.Mkdir(filepath.Join(disk, "filled"), 0o755))
+		testdisk.Fill(t, filepath.Join(disk, "filled"), true)
+		if err := heartbeat.Overwrite(dir, make([]byte, 4096)); !statedir.IsFull(err) {
+			t.Errorf("with another file: %v", err)
+		}
+		mustDo(t, os.Truncate(filepath.Join(disk, "state", "other"), 0))
+		if err := heartbeat.Overwrite(dir, make([]byte, 4096)); err == nil || statedir.IsFull(err) {
+			t.Errorf("without: %v", err)
+		}
+	})
+}
+
 // A disk that can be written to, but that another has, is lost.
 func TestHolds(t *testing.T) {
 	t.Parallel()

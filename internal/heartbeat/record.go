@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,16 +98,41 @@ func (h *Heartbeat) write(beat []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readOr reads the file from a disk that is full, and returns that it is if the disk answers. If somebody has removed the file, the
+// errNothingToRead is that a disk which is full can't be asked whether it is ours.
+var errNothingToRead = errors.New("it has no room for the heartbeat, and no file of podnas beside it that could be read")
+
+// readOr reads from a disk that is full, and returns that it is if the disk answers. If somebody has removed the file, the
 // reserve makes it again.
 func (h *Heartbeat) readOr(beat []byte, full error) error {
-	f, err := h.cfg.Dir.OpenFile(File, os.O_RDONLY|syscall.O_DIRECT, 0)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return h.cfg.Dir.Write(File, beat)
-	case errors.Is(err, syscall.EINVAL): // a file system without direct reads
-		return full
-	case err != nil:
+	err := h.readDirectly(File)
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) { // it is there, and has its block
+		return cmp.Or(err, full)
+	}
+	if err := h.cfg.Dir.Write(File, beat); !statedir.IsFull(err) {
+		return err
+	}
+	names, err := h.cfg.Dir.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := h.readDirectly(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || errors.Is(err, statedir.ErrIrregular) {
+			continue
+		}
+		return cmp.Or(err, full)
+	}
+	return errNothingToRead
+}
+
+// readDirectly reads the begin of a file from the disk, and not from memory, where the file system can do that. Its error is io.EOF
+// if there is nothing in the file.
+func (h *Heartbeat) readDirectly(name string) error {
+	f, err := h.cfg.Dir.OpenFile(name, os.O_RDONLY|syscall.O_DIRECT, 0)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	defer f.Close()
@@ -115,12 +141,9 @@ func (h *Heartbeat) readOr(beat []byte, full error) error {
 		return err
 	}
 	defer func() { _ = syscall.Munmap(page) }() // it is ours
-	_, err = f.ReadAt(page, 0)
-	switch {
-	case errors.Is(err, io.EOF): // the beat has made it, and found no block
-		return h.cfg.Dir.Write(File, beat)
-	case err == nil, errors.Is(err, syscall.EINVAL):
-		return full
+	n, err := f.ReadAt(page, 0)
+	if n > 0 || errors.Is(err, syscall.EINVAL) {
+		return nil
 	}
 	return err
 }

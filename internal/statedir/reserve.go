@@ -20,8 +20,9 @@ import (
 //
 //   - Write writes into one of the files and exchanges it for the one that is to be replaced. That takes neither blocks
 //     nor an inode, so no client can come first; and the old file is in the reserve then.
-//   - Do gives back one file after another until the disk has what an operation needs, as a block for a folder's names
-//     or the inode of a socket. A client may come first, but each time it must come in between two tries.
+//   - Do gives back one large file after another, and then more and more small ones at once, until the disk has what an
+//     operation needs, as a block for a folder's names or the inode of a socket. A client may come first, but each time it
+//     must come in between two tries.
 //
 // What was used is made again as soon as there is room. A nil Reserve is none.
 type Reserve struct {
@@ -225,9 +226,9 @@ func (r *Reserve) fill(s *spare) error {
 	return errors.Join(err, f.Close())
 }
 
-// giveBack gives the disk a file of the reserve that has room for many names; when there is none, small ones, of which an
-// inode is wanted: n of them, so that those who fill the disk can't take all at once. It returns how many to give the next
-// time, 0 if nothing was left.
+// giveBack gives the disk a large file of the reserve, which is room for many names. Without one it gives back n small files,
+// for their inodes: those who fill the disk don't take so many at once. It returns how many small ones to give back the
+// next time, 0 if nothing was left.
 func (r *Reserve) giveBack(n int) (next int) {
 	if r.giveBackOne(func(s *spare) bool { return s.here && s.size > smallSize }) {
 		return n
@@ -269,6 +270,9 @@ func (r *Reserve) Do(op func() error) error {
 			break
 		}
 		for began := time.Now(); IsFull(err) && time.Since(began) < freed; {
+			err = op()
+		}
+		if IsFull(err) { // a goroutine that had no processor meanwhile has not tried since
 			err = op()
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Mount is a mount to test with the NFS calls of mount.nfs and the kernel. Nothing is
-// mounted, and no rights are needed.
+// mounted, and no rights are needed but for volumes with privilegedPorts.
 type Mount struct {
 	Host, Path      string
 	Port, MountPort uint16   // of NFS and MOUNT

@@ -28,9 +28,12 @@
 //   - inuse.go keeps a Lease that lists the bound claims. While there are any,
 //     deploy/components/guard has the API server refuse to delete what they need.
 //
+//   - lostdisk.go puts an event on podnas's own pod when its disk may be lost.
+//
 // All of them run only while podnas has the right to provision, if the Config demands one: with
 // LeaseIn that is the leader election's Lease, and with GuardIn, that no other podnas has held the
-// provisioner's name for longer (guard.go).
+// provisioner's name for longer (guard.go). outofservice.go, by which clients of dead nodes are not waited for, does so
+// in any case.
 package controller
 
 import (
@@ -138,7 +141,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Made != nil {
 		cfg.Made()
 	}
-	// Clients wait for this, whoever provisions.
+	// Clients wait for the look at nodes, whoever provisions.
 	away := &outOfService{client: cfg.Client, grace: cfg.Grace, period: outOfServicePeriod, log: cfg.Log}
 	var looking sync.WaitGroup
 	defer looking.Wait()

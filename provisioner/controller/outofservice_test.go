@@ -161,7 +161,8 @@ func TestExcusesWithoutTheGuard(t *testing.T) {
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewTimeoutError("the API server is busy", 0)
 	})
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
 	var excused []string
 	err := Run(ctx, Config{
 		Client: client, Workers: 1, GuardIn: "podnas", Log: slog.New(slog.DiscardHandler),

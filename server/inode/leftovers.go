@@ -129,6 +129,9 @@ func (o *Opener) LeaveRemoved() { o.orphans.left.Store(true) }
 
 // forgetVolume removes the orphans of a volume that is not exported any more.
 func (o *Opener) forgetVolume(id uint64) {
+	if o.inodes.orphans.Load() == 0 { // as in snapshots, of which many may end
+		return
+	}
 	var files []*inode
 	o.inodes.each(func(i *inode) {
 		if i.key.volume == id && i.orphan.Load() {
