@@ -61,22 +61,14 @@ func (o *Outside) silent(p *v1.Pod) string {
 	}
 }
 
-// saidByPod says the same by the pod alone: Kubernetes takes the readiness of pods away when their node is silent, and leaves that of
-// their containers.
+// saidByPod says the same by the pod alone: Kubernetes takes the readiness of a pod away when its node is silent, and gives no reason.
+// A kubelet always gives one.
 func saidByPod(p *v1.Pod) string {
 	c := condition(p, v1.PodReady)
-	if c == nil || c.Status == v1.ConditionTrue || c.Reason == "ReadinessGatesNotReady" || p.DeletionTimestamp != nil {
+	if c == nil || c.Status == v1.ConditionTrue || c.Reason != "" || p.DeletionTimestamp != nil || !runs(p) {
 		return ""
 	}
-	for i := range p.Status.ContainerStatuses {
-		if !p.Status.ContainerStatuses[i].Ready {
-			return ""
-		}
-	}
-	if !runs(p) {
-		return ""
-	}
-	return fmt.Sprintf("its node %s does not answer: its containers were ready when the node was heard last, and Kubernetes does not count on the pod any more", p.Spec.NodeName)
+	return fmt.Sprintf("its node %s does not answer: Kubernetes does not count on the pod any more, which was ready when the node was heard last", p.Spec.NodeName)
 }
 
 // back tells of the nodes that were failed over and run again: their taint keeps pods away until somebody takes it off.

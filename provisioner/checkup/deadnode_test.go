@@ -66,9 +66,17 @@ func TestDeadNode(t *testing.T) {
 				d.pod.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
 			}, hidden: true, status: doctor.OK, says: "it runs on node node-a",
 		},
+		"a container that started before the others is not ready": {
+			make: func(d *deployed) {
+				notReady(d)
+				d.pod.Status.Conditions[0].Reason = "ContainersNotReady"
+				d.pod.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "mesh", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			}, hidden: true, status: doctor.OK, says: "it runs on node node-a",
+		},
 		"another container is not ready": {
 			make: func(d *deployed) {
 				notReady(d)
+				d.pod.Status.Conditions[0].Reason = "ContainersNotReady"
 				d.pod.Status.ContainerStatuses = append(d.pod.Status.ContainerStatuses, v1.ContainerStatus{Name: "mesh", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull"}}})
 			}, hidden: true, status: doctor.Failed, says: "container mesh", fix: "registry",
 		},
