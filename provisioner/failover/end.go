@@ -3,7 +3,6 @@ package failover
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,13 +27,15 @@ func (f *Failover) End(ctx context.Context) error {
 		if err := MayReturn(node); err != nil {
 			return err
 		}
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == v1.TaintNodeOutOfService })
-		delete(node.Annotations, bootAnnotation)
-		delete(node.Annotations, timeAnnotation)
+		takeOff(node)
 		if _, err := nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return f.denied("take the taint from "+f.Node, "get and update nodes", err)
 		}
-		f.Say("%s is a node like others again", f.Node)
+		if others := taintOf(node); others != nil {
+			f.Say("%s has lost the taint of its failover, and keeps one that somebody else has set: kubectl taint node %[1]s %s:%s- takes it off", f.Node, others.Key, others.Effect)
+		} else {
+			f.Say("%s is a node like others again", f.Node)
+		}
 		return nil
 	})
 	return err

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -234,10 +235,26 @@ func taintOf(node *v1.Node) *v1.Taint {
 // timeOf is what timeAnnotation says of a taint that Run has set.
 func timeOf(t *v1.Taint) string { return t.TimeAdded.UTC().Format(time.RFC3339) }
 
-// Ours reports whether a node has the taint that Run sets. Others set the same one, and kubectl takes it away without the annotations.
-func Ours(node *v1.Node) bool {
-	t := taintOf(node)
-	return t != nil && t.TimeAdded != nil && node.Annotations[timeAnnotation] == timeOf(t)
+// ourTaint returns the taint that Run has set, or nil. Others set it, too, also with another effect beside ours, and kubectl takes it
+// away without the annotations.
+func ourTaint(node *v1.Node) *v1.Taint {
+	for i := range node.Spec.Taints {
+		if t := &node.Spec.Taints[i]; t.Key == v1.TaintNodeOutOfService && t.TimeAdded != nil && node.Annotations[timeAnnotation] == timeOf(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// Ours reports whether a node has the taint that Run sets.
+func Ours(node *v1.Node) bool { return ourTaint(node) != nil }
+
+// takeOff takes from a node what Run has given it: its taint, which has to be there, and the annotations.
+func takeOff(node *v1.Node) {
+	ours := *ourTaint(node)
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.MatchTaint(&ours) })
+	delete(node.Annotations, bootAnnotation)
+	delete(node.Annotations, timeAnnotation)
 }
 
 // errNoSet says which podnas there is not.

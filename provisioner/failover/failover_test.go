@@ -410,6 +410,34 @@ func TestOver(t *testing.T) {
 	}
 }
 
+// Of two taints of the same key, with one effect each, Run has set one: End takes that one alone.
+func TestOverOfTwo(t *testing.T) {
+	theirs := v1.Taint{Key: v1.TaintNodeOutOfService, Value: "repair", Effect: v1.TaintEffectNoSchedule}
+	for name, order := range map[string]func(n *v1.Node){
+		"ours first":   func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, theirs) },
+		"theirs first": func(n *v1.Node) { n.Spec.Taints = append([]v1.Taint{theirs}, n.Spec.Taints...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.dead = tainted(node("dead", v1.ConditionTrue, "boot-2"))
+			w.dead.Annotations["podnas.io/failed-over-boot"] = "boot-1"
+			order(w.dead)
+			client := w.client()
+			f := of(t, client)
+			var said strings.Builder
+			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+			if err := f.End(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+			if err != nil || len(n.Spec.Taints) != 1 || n.Spec.Taints[0] != theirs || len(n.Annotations) != 0 {
+				t.Errorf("the node has %v and %v, %v", n.Spec.Taints, n.Annotations, err)
+			}
+			contains(t, said.String(), "somebody else has set", "kubectl taint node dead node.kubernetes.io/out-of-service:NoSchedule-")
+		})
+	}
+}
+
 func of(t *testing.T, client *fake.Clientset) *failover.Failover {
 	return &failover.Failover{Client: client, Namespace: "podnas", Name: "podnas", Node: "dead", Say: func(format string, args ...any) { t.Logf(format, args...) }}
 }
