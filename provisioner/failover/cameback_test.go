@@ -3,6 +3,8 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,24 +121,75 @@ func TestCameBackInConflict(t *testing.T) {
 	deletes(t, client, 0)
 }
 
-// The node comes back when it has the taint: its pod is left to its kubelet, and it is said what was done.
+// The node comes back when it has the taint, with which Kubernetes detaches the disk of a node that runs, too, before that has unmounted
+// it: what this call has set is taken off again, and of what was there before it is said what to do. The pod is left to its kubelet.
 func TestCameBackWithTaint(t *testing.T) {
-	w := newWorld()
-	client := w.client()
-	client.PrependReactor("update", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		n := a.(clienttesting.UpdateAction).GetObject().(*v1.Node)
-		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime = v1.ConditionTrue, metav1.NewTime(time.Now())
-		return false, nil, nil
-	})
-	f := of(t, client)
-	f.IsOff = true
-	var refused *failover.RefusedError
-	err := f.Run(soon(t))
-	if err == nil || errors.As(err, &refused) { // the taint was set
-		t.Fatalf("it ends with %v", err)
+	const byHand = "kubectl taint node dead node.kubernetes.io/out-of-service-"
+	for name, c := range map[string]struct {
+		before  func(*v1.Node)
+		back    func(*v1.Node) // beside its being Ready again; nil: nothing
+		denied  bool           // from then on nobody may change it
+		refused bool
+		taints  int // that it has in the end
+		says    []string
+	}{
+		"this call's": {refused: true, says: []string{"is taken off again", "call this again"}},
+		"this call's, and nobody may change the node any more": {denied: true, taints: 1, says: []string{"can't take it off", "at once", byHand}},
+		"this call's, which somebody has taken off": {
+			back: func(n *v1.Node) { n.Spec.Taints = nil }, denied: true, refused: true, says: []string{"call this again"},
+		},
+		"this call's, after which somebody has set theirs": {
+			back: func(n *v1.Node) { foreign(n) }, denied: true, refused: true, taints: 1, says: []string{"which this call has not set", "cut the node's power", byHand},
+		},
+		"an earlier call's": {
+			before: func(n *v1.Node) { tainted(n) }, refused: true, taints: 1, says: []string{"detach the disk of podnas at once", "cut the node's power", byHand},
+		},
+		"somebody else's": {
+			before: func(n *v1.Node) { foreign(n) }, refused: true, taints: 1, says: []string{"detach the disk of podnas at once", "cut the node's power", byHand},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if c.before != nil {
+				c.before(w.dead)
+			}
+			client := w.client()
+			f := of(t, client)
+			f.IsOff = true
+			f.Say = func(format string, args ...any) {
+				if said := fmt.Sprintf(format, args...); !strings.Contains(said, "has the taint") {
+					t.Errorf("it says %q", said)
+				}
+				n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Status.Conditions[0].Status, n.Status.Conditions[0].LastHeartbeatTime = v1.ConditionTrue, metav1.Now()
+				if c.back != nil {
+					c.back(n)
+				}
+				if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if c.denied {
+					client.PrependReactor("update", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+						return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "dead", errors.New("no"))
+					})
+				}
+			}
+			err := f.Run(soon(t))
+			var refused *failover.RefusedError
+			if err == nil || errors.As(err, &refused) != c.refused {
+				t.Fatalf("it ends with %v, want a refusal: %t", err, c.refused)
+			}
+			contains(t, err.Error(), append(c.says, "node dead has come back", "is Ready again", "to do: ")...)
+			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+			if err != nil || len(n.Spec.Taints) != c.taints || name == "this call's" && len(n.Annotations) != 0 {
+				t.Errorf("the node has %v and %v, %v", n.Spec.Taints, n.Annotations, err)
+			}
+			deletes(t, client, 0)
+		})
 	}
-	contains(t, err.Error(), "node dead has come back", "is Ready again", "this has deleted none", "restart dead", "failover dead --over")
-	deletes(t, client, 0)
 }
 
 // soon is when a test has waited long enough for a pod that does not come.

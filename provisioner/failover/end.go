@@ -43,10 +43,9 @@ func (f *Failover) End(ctx context.Context) error {
 
 // MayReturn is nil if a node that was failed over runs anew, and else a *RefusedError.
 func MayReturn(node *v1.Node) error {
-	byHand := fmt.Sprintf("kubectl taint node %s %s-", node.Name, v1.TaintNodeOutOfService)
 	switch {
 	case !Ours(node):
-		return &RefusedError{fmt.Sprintf("podnas failover has not set the taint of %s", node.Name), "if the node was restarted since: " + byHand}
+		return &RefusedError{fmt.Sprintf("podnas failover has not set the taint of %s", node.Name), "if the node was restarted since: " + byHand(node.Name)}
 	case !nodeReady(node):
 		return &RefusedError{fmt.Sprintf("node %s is not Ready yet", node.Name), "start it, and wait until 'kubectl get node " + node.Name + "' says Ready"}
 	case node.Annotations[bootAnnotation] == node.Status.NodeInfo.BootID:
@@ -56,4 +55,9 @@ func MayReturn(node *v1.Node) error {
 		}
 	}
 	return nil
+}
+
+// byHand is the command that takes the taint off, whoever has set it.
+func byHand(node string) string {
+	return fmt.Sprintf("kubectl taint node %s %s-", node, v1.TaintNodeOutOfService)
 }

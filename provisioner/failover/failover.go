@@ -47,7 +47,7 @@ type Failover struct {
 	shared bool // they share one disk: one serves, and another one takes over by itself
 }
 
-// RefusedError says why nothing was changed, and what to do instead.
+// RefusedError says why podnas is not failed over, and what to do instead. Nothing is changed, or not any more.
 type RefusedError struct{ Says, Fix string }
 
 func (e *RefusedError) Error() string { return e.Says + "\n  to do: " + e.Fix }
@@ -59,7 +59,8 @@ func (e *NobodyError) Error() string {
 	return "nobody is here to say whether " + e.Node + " is off; if you know that it is, use --it-is-off"
 }
 
-// Run fails podnas over, and returns when it serves again. Its errors are a *RefusedError or a *NobodyError if nothing was changed.
+// Run fails podnas over, and returns when it serves again. With a *RefusedError, a *NobodyError or the error of Ask nothing is changed;
+// with another error some of it may be done, and the next call goes on.
 func (f *Failover) Run(ctx context.Context) error {
 	s, err := f.look(ctx)
 	if err != nil {
@@ -122,16 +123,16 @@ func (f *Failover) sure(s *state) error {
 }
 
 // outOfService is the taint by which Kubernetes is told that a node is off.
-func outOfService() v1.Taint {
+func outOfService() *v1.Taint {
 	now := metav1.NewTime(time.Now().Truncate(time.Second)) // as the API server keeps it
-	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute, TimeAdded: &now}
+	return &v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute, TimeAdded: &now}
 }
 
 // taint tells Kubernetes that the node is off, unless it has come back since it was looked at. An update of a node that has changed
 // meanwhile is a conflict, so it is looked at again.
 func (f *Failover) taint(ctx context.Context, s *state) error {
 	nodes := f.Client.CoreV1().Nodes()
-	var was *v1.Taint
+	var was, set *v1.Taint // what the node had, and what it has by this
 	ours := true
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
@@ -139,13 +140,13 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 			return err
 		}
 		if how := s.cameBack(node); how != "" {
-			return f.backAgain(how)
+			return f.backAgain(node, how)
 		}
 		boot := node.Status.NodeInfo.BootID
 		if was, ours = taintOf(node), true; was == nil {
-			taint := outOfService()
-			node.Spec.Taints = append(node.Spec.Taints, taint)
-			metav1.SetMetaDataAnnotation(&node.ObjectMeta, timeAnnotation, timeOf(&taint))
+			set = outOfService()
+			node.Spec.Taints = append(node.Spec.Taints, *set)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, timeAnnotation, timeOf(set))
 		} else if ours = Ours(node); !ours || node.Annotations[bootAnnotation] == boot {
 			return nil
 		}
@@ -166,6 +167,7 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 	case was != nil:
 		f.Say("%s has the taint %s already", f.Node, v1.TaintNodeOutOfService)
 	default:
+		s.taint = set
 		f.Say("%s has the taint %s now: Kubernetes detaches its volumes", f.Node, v1.TaintNodeOutOfService)
 	}
 	return nil
@@ -184,18 +186,47 @@ func (f *Failover) stillDead(ctx context.Context, s *state) error {
 	switch {
 	case how == "":
 		return nil
-	case !Ours(node):
-		return f.backAgain(how)
+	case has(node, s.taint):
+		return f.withdraw(ctx, s.taint, how)
 	}
-	return fmt.Errorf("node %s has come back: it %s. It has the taint %s by now, so its pods end as in a drain, podnas's too; this has deleted none\n"+
-		"  to do: wait until podnas runs on another node, then restart %[1]s and call 'podnas failover %[1]s --over'", f.Node, how, v1.TaintNodeOutOfService)
+	return f.backAgain(node, how)
+}
+
+// withdraw takes the taint that this call has set from a node that runs again. With the taint, Kubernetes detaches a disk as soon as
+// its pod has ended, and does not wait until kubelet has unmounted it: the next pod may have it while the node writes to it.
+func (f *Failover) withdraw(ctx context.Context, set *v1.Taint, how string) error {
+	nodes := f.Client.CoreV1().Nodes()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := nodes.Get(ctx, f.Node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !has(node, set) {
+			return nil // somebody was faster
+		}
+		takeOff(node)
+		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("node %s has come back: it %s. This has set its taint, and can't take it off: %w\n"+
+			"  to do: at once: %s. With it Kubernetes may detach the disk while the node writes to it", f.Node, how, err, byHand(f.Node))
+	}
+	return &RefusedError{
+		fmt.Sprintf("node %s has come back: it %s, and podnas may run there. The taint that this has set is taken off again", f.Node, how),
+		fmt.Sprintf("kubectl get node %s. Pods that Kubernetes began to delete meanwhile are made again, perhaps elsewhere. If the node is dead all the same, call this again", f.Node),
+	}
 }
 
 // backAgain refuses to give up a node that runs again.
-func (f *Failover) backAgain(how string) error {
+func (f *Failover) backAgain(node *v1.Node, how string) error {
+	says := fmt.Sprintf("node %s has come back since this looked at it: it %s. podnas may run there", f.Node, how)
+	if taintOf(node) == nil {
+		return &RefusedError{says, fmt.Sprintf("kubectl get node %s. If it is dead all the same, call this again", f.Node)}
+	}
 	return &RefusedError{
-		fmt.Sprintf("node %s has come back since this looked at it: it %s. podnas may run there", f.Node, how),
-		fmt.Sprintf("kubectl get node %s. If it is dead all the same, call this again", f.Node),
+		says + fmt.Sprintf(". It has the taint %s, which this call has not set: with it Kubernetes may detach the disk of podnas at once, while the node writes to it", v1.TaintNodeOutOfService),
+		fmt.Sprintf("at once: cut the node's power, and call this again; or, if it is to run on, %s, and look with kubectl get node %s", byHand(f.Node), f.Node),
 	}
 }
 
@@ -248,6 +279,12 @@ func ourTaint(node *v1.Node) *v1.Taint {
 
 // Ours reports whether a node has the taint that Run sets.
 func Ours(node *v1.Node) bool { return ourTaint(node) != nil }
+
+// has reports whether a node has the taint that a call has set; nil: it has set none.
+func has(node *v1.Node, set *v1.Taint) bool {
+	ours := ourTaint(node)
+	return ours != nil && set != nil && ours.TimeAdded.Equal(set.TimeAdded)
+}
 
 // takeOff takes from a node what Run has given it: its taint, which has to be there, and the annotations.
 func takeOff(node *v1.Node) {

@@ -22,7 +22,8 @@ type state struct {
 	pod    *v1.Pod  // on the node; nil: somebody has deleted it
 	serves *v1.Pod  // a pod on another node, or nil
 	disk   disk
-	begun  bool // a failover from the node was begun before, and its pod is deleted
+	taint  *v1.Taint // which this call has set; nil: none
+	begun  bool      // a failover from the node was begun before, and its pod is deleted
 }
 
 // look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.

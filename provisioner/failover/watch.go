@@ -48,7 +48,7 @@ func (f *Failover) tellTaint(ctx context.Context) {
 	case err != nil || Ours(node):
 		f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
 	case taintOf(node) != nil:
-		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: kubectl taint node %[1]s %s-", f.Node, v1.TaintNodeOutOfService)
+		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: %s", f.Node, byHand(f.Node))
 	default:
 		f.Say("%s has no taint any more: nothing is left to do", f.Node)
 	}
