@@ -46,7 +46,7 @@ func (o *Outside) failover(node string) string {
 // silent says how it is known that the node of a pod does not work; empty: it does, or nothing is known of it.
 //
 // What the node has said of its containers stays as it was when the node dies: podnas's is ready for ever.
-func (o *Outside) silent(p *v1.Pod) string {
+func (o *Outside) silent(ctx context.Context, p *v1.Pod) string {
 	node := o.nodes[p.Spec.NodeName]
 	if node == nil { // not seen; or gone, and Kubernetes deletes its pods in a minute
 		return saidByPod(p)
@@ -57,7 +57,11 @@ func (o *Outside) silent(p *v1.Pod) string {
 	case c.Status == v1.ConditionFalse:
 		return fmt.Sprintf("its node %s is not ready: %s", node.Name, words(c.Reason, strings.TrimSpace(c.Message)))
 	default:
-		return fmt.Sprintf("its node %s does not answer, and was heard last %s ago: whether podnas runs there is not known", node.Name, duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time)))
+		heard := "has never been heard"
+		if last, _ := failover.LastHeard(ctx, o.Client, node); !last.IsZero() { // an error costs the Lease alone
+			heard = fmt.Sprintf("was heard last %s ago", duration.HumanDuration(max(0, time.Since(last))))
+		}
+		return fmt.Sprintf("its node %s does not answer, and %s: whether podnas runs there is not known", node.Name, heard)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,19 @@ func TestDeadNode(t *testing.T) {
 		"it is silent": {
 			make:   func(d *deployed) { d.node("node-a", v1.ConditionUnknown); notReady(d) },
 			status: doctor.Failed, says: "node-a does not answer, and was heard last 5m", fix: failover,
+		},
+		"it is silent, and has renewed its Lease since it posted its status": {
+			make: func(d *deployed) {
+				d.node("node-a", v1.ConditionUnknown)
+				at := metav1.NewMicroTime(time.Now().Add(-3 * time.Minute))
+				d.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "node-a"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+			}, status: doctor.Failed, says: "was heard last 3m", fix: failover,
+		},
+		"it was never heard": {
+			make: func(d *deployed) {
+				n := d.node("node-a", v1.ConditionUnknown)
+				n.CreationTimestamp = n.Status.Conditions[0].LastHeartbeatTime
+			}, status: doctor.Failed, says: "has never been heard", fix: failover,
 		},
 		"it is silent, and the pod is said to be ready yet": {
 			make: func(d *deployed) { d.node("node-a", v1.ConditionUnknown) }, status: doctor.Failed, says: "does not answer", fix: failover,

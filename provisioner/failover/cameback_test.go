@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,21 +76,92 @@ func TestCameBack(t *testing.T) {
 	}
 }
 
+// A kubelet that says nothing new renews the Lease of its node all the same: then the node is not given up.
+func TestCameBackByLease(t *testing.T) {
+	at := time.Now().Add(-time.Minute)
+	for name, c := range map[string]struct {
+		before, now *coordinationv1.Lease
+		answer      error  // of the API server, about Leases
+		says        string // empty: it goes on
+	}{
+		"renewed":                    {before: lease(at), now: lease(at.Add(10 * time.Second)), says: "has come back since this looked at it: it was heard"},
+		"made":                       {now: lease(at), says: "has come back since this looked at it: it was heard"},
+		"the same":                   {before: lease(at), now: lease(at)},
+		"none":                       {},
+		"the caller may not see it":  {before: lease(at), now: lease(at.Add(10 * time.Second)), answer: apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "dead", errors.New("no"))},
+		"the API server has trouble": {before: lease(at), now: lease(at), answer: errors.New("trouble"), says: "look at the Lease of node dead: trouble"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.dead = node("dead", v1.ConditionFalse, "boot-1")
+			if c.before != nil {
+				w.others = append(w.others, c.before)
+			}
+			client := w.client()
+			if c.answer != nil {
+				client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
+			}
+			f := of(t, client)
+			f.Ask = func(string) error {
+				leases := client.CoordinationV1().Leases("kube-node-lease")
+				var err error
+				switch {
+				case c.now == nil:
+				case c.before == nil:
+					_, err = leases.Create(t.Context(), c.now, metav1.CreateOptions{})
+				default:
+					_, err = leases.Update(t.Context(), c.now, metav1.UpdateOptions{})
+				}
+				client.ClearActions()
+				return err
+			}
+			if c.says == "" {
+				go nextPod(t.Context(), client)
+			}
+			err := f.Run(soon(t))
+			switch {
+			case c.says == "" && err != nil:
+				t.Error(err)
+			case c.says != "" && err == nil:
+				t.Fatal("it ends well")
+			}
+			if c.says == "" {
+				return
+			}
+			contains(t, err.Error(), c.says)
+			unchanged(t, client)
+		})
+	}
+}
+
 // What Kubernetes itself says of a node that is silent is not the node's return.
 func TestSilentAllTheWhile(t *testing.T) {
-	w := newWorld()
-	w.dead = node("dead", v1.ConditionFalse, "boot-1")
-	client := w.client()
-	f := of(t, client)
-	f.Ask = func(string) error {
-		n := w.dead.DeepCopy()
-		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = v1.ConditionUnknown, metav1.Now()
-		_, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
-		return err
-	}
-	go nextPod(t.Context(), client)
-	if err := f.Run(soon(t)); err != nil {
-		t.Error(err)
+	for name, was := range map[string]*v1.NodeCondition{
+		"it was not ready":    &node("dead", v1.ConditionFalse, "boot-1").Status.Conditions[0],
+		"it has never posted": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.dead.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+			w.dead.Status.Conditions = nil
+			is := v1.NodeCondition{Type: v1.NodeReady, LastHeartbeatTime: w.dead.CreationTimestamp}
+			if was != nil {
+				w.dead.Status.Conditions, is = append(w.dead.Status.Conditions, *was), *was
+			}
+			is.Status, is.LastTransitionTime = v1.ConditionUnknown, metav1.Now()
+			client := w.client()
+			f := of(t, client)
+			f.Ask = func(string) error {
+				n := w.dead.DeepCopy()
+				n.Status.Conditions = []v1.NodeCondition{is}
+				_, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+				return err
+			}
+			go nextPod(t.Context(), client)
+			if err := f.Run(soon(t)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -2,11 +2,11 @@
 // does not: it starts no second pod of a StatefulSet, and detaches no disk, while it can't know whether the first one still
 // writes. A person can, and says so here.
 //
-// Run looks first, and changes nothing if it refuses (look.go, disk.go). A person may take minutes to answer, so it looks at the node
-// again before each thing that it does: one that has come back is not given up. It sets the taint node.kubernetes.io/out-of-service,
-// with which Kubernetes detaches the node's volumes, deletes podnas's pod there, and tells what the next pod waits for
-// (watch.go). Each step may have been done before: a failover that was interrupted is gone on with. End takes the taint away when
-// the node is back (end.go).
+// Run looks first, and changes nothing if it refuses (look.go, heard.go, disk.go). A person may take minutes to answer, so it looks at
+// the node again before each thing that it does: one that has come back is not given up. It sets the taint
+// node.kubernetes.io/out-of-service, with which Kubernetes detaches the node's volumes, deletes podnas's pod there, and tells what the
+// next pod waits for (watch.go). Each step may have been done before: a failover that was interrupted is gone on with. End takes the
+// taint away when the node is back (end.go).
 package failover
 
 import (
@@ -139,7 +139,10 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 		if err != nil {
 			return err
 		}
-		if how := s.cameBack(node); how != "" {
+		switch how, err := f.cameBack(ctx, s, node); {
+		case err != nil:
+			return err
+		case how != "":
 			return f.backAgain(node, how)
 		}
 		boot := node.Status.NodeInfo.BootID
@@ -182,10 +185,10 @@ func (f *Failover) stillDead(ctx context.Context, s *state) error {
 	case err != nil:
 		return f.denied("look at node "+f.Node, "get nodes", err)
 	}
-	how := s.cameBack(node)
+	how, err := f.cameBack(ctx, s, node)
 	switch {
-	case how == "":
-		return nil
+	case err != nil || how == "":
+		return err
 	case has(node, s.taint):
 		return f.withdraw(ctx, s.taint, how)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,12 @@ func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
 		NodeInfo:   v1.NodeSystemInfo{BootID: boot},
 		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastHeartbeatTime: metav1.NewTime(time.Now().Add(-(12*time.Minute + 30*time.Second))), Message: "container runtime is down"}},
 	}}
+}
+
+// lease is what the dead node's kubelet renews.
+func lease(renewed time.Time) *coordinationv1.Lease {
+	at := metav1.NewMicroTime(renewed)
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "dead"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
 }
 
 // client has the objects that are there.
@@ -234,8 +241,19 @@ func TestAsked(t *testing.T) {
 		"Ceph without Rook": {func(w *world) {
 			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering,exclusive-lock"}
 		}, []string{"when the next one takes the image's exclusive-lock."}},
-		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
-		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
+		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"which is ON", "container runtime is down"}},
+		"a kubelet that has renewed its Lease since it posted": {func(w *world) {
+			w.others = append(w.others, lease(time.Now().Add(-4*time.Minute)))
+		}, []string{"heard last 4m"}},
+		"a Lease that is older": {func(w *world) {
+			w.others = append(w.others, lease(time.Now().Add(-time.Hour)))
+		}, []string{"heard last 12m"}},
+		"a clock that is ahead": {func(w *world) { w.others = append(w.others, lease(time.Now().Add(time.Minute))) }, []string{"heard last 0s ago"}},
+		"a kubelet that has never posted": {func(w *world) {
+			w.dead.CreationTimestamp = w.dead.Status.Conditions[0].LastHeartbeatTime
+		}, []string{"has never been heard"}},
+		"a node of which nobody has said anything": {func(w *world) { w.dead.Status.Conditions = nil }, []string{"has never been heard"}},
+		"a node that was removed":                  {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

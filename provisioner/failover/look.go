@@ -4,23 +4,22 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/podnas/podnas/provisioner/active"
 )
 
 // state is what there is before anything is done.
 type state struct {
-	node   *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
-	heard  string   // what is known of the node's life
-	pod    *v1.Pod  // on the node; nil: somebody has deleted it
-	serves *v1.Pod  // a pod on another node, or nil
+	node   *v1.Node  // nil: it is not in the cluster any more, and podnas's pod is still of it
+	heard  string    // what is known of the node's life
+	last   time.Time // when the node was heard last; zero: never
+	pod    *v1.Pod   // on the node; nil: somebody has deleted it
+	serves *v1.Pod   // a pod on another node, or nil
 	disk   disk
 	taint  *v1.Taint // which this call has set; nil: none
 	begun  bool      // a failover from the node was begun before, and its pod is deleted
@@ -58,12 +57,17 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 		node = nil
 	}
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
+	if node != nil {
+		if s.last, err = LastHeard(ctx, f.Client, node); err != nil {
+			return nil, err
+		}
+	}
 	if pod == nil || pod.Spec.NodeName != f.Node {
 		return f.withoutPod(ctx, s, pods, pod, serves)
 	}
 	s.pod, s.serves = pod, serves
 	if node != nil {
-		if s.heard, err = f.dead(node, pod); err != nil {
+		if s.heard, err = f.dead(s, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +94,7 @@ func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod
 	case !held:
 		return nil, refused
 	}
-	if s.heard, err = f.dead(s.node, pod); err != nil {
+	if s.heard, err = f.dead(s, pod); err != nil {
 		return nil, err
 	}
 	s.disk, err = f.diskOf(ctx, pod)
@@ -175,59 +179,6 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
 	}
 	return fmt.Sprintf("it is on %s, and not ready: %s", pod.Spec.NodeName, doctor)
-}
-
-// dead says when the node was heard last, or refuses: one that is Ready is not dead.
-func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
-	c := Readiness(node)
-	if c == nil {
-		return "which has never been heard", nil
-	}
-	last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
-	switch c.Status {
-	case v1.ConditionTrue:
-		return "", &RefusedError{
-			fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
-			fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
-		}
-	case v1.ConditionFalse:
-		return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
-	default:
-		return fmt.Sprintf("which was heard last %s ago", last), nil
-	}
-}
-
-// cameBack says how a node shows that it has run since it was looked at; empty: it does not.
-func (s *state) cameBack(now *v1.Node) string {
-	was := s.node
-	switch {
-	case was == nil:
-		return "is a node of the cluster again"
-	case nodeReady(now):
-		return "is Ready again"
-	case now.UID != was.UID || now.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID:
-		return "was started again"
-	}
-	// Kubernetes itself changes the condition's status when the node is silent, and never this time.
-	if c, before := Readiness(now), Readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
-		return "was heard"
-	}
-	return ""
-}
-
-// Readiness returns the node's condition Ready, or nil.
-func Readiness(node *v1.Node) *v1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == v1.NodeReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func nodeReady(node *v1.Node) bool {
-	c := Readiness(node)
-	return c != nil && c.Status == v1.ConditionTrue
 }
 
 func isReady(pod *v1.Pod) bool {
