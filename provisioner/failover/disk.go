@@ -97,7 +97,7 @@ func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
 		name = "kubernetes.io/csi/" + csi.Driver + "^" + csi.VolumeHandle
 	case iscsi != nil:
 		name = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", iscsi.TargetPortal, iscsi.IQN, iscsi.Lun)
-	case fc != nil && fc.Lun != nil:
+	case fc != nil && len(fc.TargetWWNs) > 0 && fc.Lun != nil: // a lun beside WWIDs is allowed, and not named
 		name = fmt.Sprintf("kubernetes.io/fc/%v:%d", fc.TargetWWNs, *fc.Lun)
 	case fc != nil:
 		name = fmt.Sprintf("kubernetes.io/fc/%v", fc.WWIDs)
