@@ -46,13 +46,19 @@ func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 		}
 	}
 	pvs, err := f.disksOf(ctx, pod)
+	var says []string // of each
 	for _, pv := range pvs {
-		if d, err = f.judge(ctx, pv); err != nil {
+		of, err := f.judge(ctx, pv)
+		if err != nil {
 			return d, err
 		}
 		if f.shared {
-			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
+			of.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
 		}
+		says = append(says, of.says)
+	}
+	if len(says) > 0 {
+		d.says = strings.Join(says, "\n")
 	}
 	return d, err
 }

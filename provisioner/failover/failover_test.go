@@ -224,6 +224,16 @@ func TestAsked(t *testing.T) {
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
 		}, []string{"iSCSI", "NOTHING keeps the old node", "destroy it"}},
+		"two disks": {func(w *world) {
+			w.pv.Spec.CSI.Driver = "example.com"
+			second, claim := w.pv.DeepCopy(), w.claim.DeepCopy()
+			second.Name, second.Spec.CSI.Driver = "second", "driver.longhorn.io"
+			claim.Name, claim.Spec.VolumeName = "second", "second"
+			w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, v1.Volume{Name: "second", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "second"},
+			}})
+			w.others = append(w.others, second, claim)
+		}, []string{"PersistentVolume disk, is of the driver example.com", "NOTHING keeps the old node", "PersistentVolume second, is of the driver driver.longhorn.io", "loses its replicas"}},
 		"DRBD without a driver": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "alive")
