@@ -18,20 +18,34 @@ import (
 	"github.com/podnas/podnas/provisioner/failover"
 )
 
+const (
+	// nodesTimeout leaves time for what else is looked at.
+	nodesTimeout = doctor.Timeout / 2
+	// nodesPage is how many nodes are asked for at a time. Each has some 10 KiB.
+	nodesPage = 500
+)
+
 // lookAtNodes gets the nodes, if the caller may see them. The ClusterRole view does not grant that, so nothing is said without the right.
 func (o *Outside) lookAtNodes(ctx context.Context) []doctor.Result {
-	nodes, err := o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil
-	case err != nil:
-		return only(o.denied("nodes", "list nodes", err, doctor.Warning))
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	nodes := map[string]*v1.Node{}
+	for options := (metav1.ListOptions{Limit: nodesPage}); ; {
+		page, err := o.Client.CoreV1().Nodes().List(ctx, options)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil
+		case err != nil:
+			return only(named("nodes", doctor.Warn("try again; kubectl get nodes says whether they are Ready", "can't list nodes, so what they would show is missing here: %v", err)))
+		}
+		for i := range page.Items {
+			nodes[page.Items[i].Name] = &page.Items[i]
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			o.nodes = nodes
+			return nil
+		}
 	}
-	o.nodes = map[string]*v1.Node{}
-	for i := range nodes.Items {
-		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
-	}
-	return nil
 }
 
 // deadNode says what to do with a pod whose node does not answer.

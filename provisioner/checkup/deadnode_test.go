@@ -1,7 +1,9 @@
 package checkup
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +127,48 @@ func TestDeadNode(t *testing.T) {
 				t.Errorf("%+v\nwant %s with %q, and to do %q", results, c.status, c.says, c.fix)
 			}
 		})
+	}
+}
+
+// The nodes are asked for in pages.
+func TestNodesInPages(t *testing.T) {
+	d := newDeployed()
+	d.node("node-a", v1.ConditionUnknown)
+	o := d.outside()
+	o.Client.(*fake.Clientset).PrependReactor("list", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		options := a.(clienttesting.ListActionImpl).ListOptions
+		if options.Limit == 0 {
+			t.Error("all nodes are asked for at once")
+		}
+		if options.Continue == "" {
+			return true, &v1.NodeList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}}, nil
+		}
+		return true, &v1.NodeList{Items: d.nodes}, nil
+	})
+	results, _ := o.Look(t.Context())
+	if !slices.ContainsFunc(results, func(r doctor.Result) bool {
+		return r.Check == "pod podnas-0" && strings.Contains(r.Says, "node-a does not answer")
+	}) {
+		t.Errorf("the node of the second page is not seen: %+v", results)
+	}
+}
+
+// A list of nodes that does not come is a warning: the rest is told without it.
+func TestNodesDoNotCome(t *testing.T) {
+	o := newDeployed().outside()
+	o.Client.(*fake.Clientset).PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, context.DeadlineExceeded
+	})
+	results, _ := o.Look(t.Context())
+	found := false
+	for _, r := range results {
+		found = found || r.Check == "nodes" && r.Status == doctor.Warning && strings.Contains(r.Says, "can't list nodes")
+		if r.Status == doctor.Failed {
+			t.Errorf("it fails: %+v", r)
+		}
+	}
+	if !found {
+		t.Errorf("it does not say that the nodes are missing: %+v", results)
 	}
 }
 
