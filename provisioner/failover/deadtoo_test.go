@@ -42,7 +42,7 @@ func TestSecondDeadNode(t *testing.T) {
 			if err := f.Run(soon(t)); !errors.As(err, &refused) {
 				t.Errorf("it ends with %v, want a refusal", err)
 			} else {
-				contains(t, err.Error(), "does not run on dead", "podnas failover dead-too")
+				contains(t, err.Error(), "does not run on dead", "kubectl podnas failover dead-too -n podnas --name podnas")
 			}
 			unchanged(t, client)
 		})
@@ -78,7 +78,7 @@ func TestDiesWhileWatched(t *testing.T) {
 	if err := f.Run(ctx); err == nil {
 		t.Errorf("it ends well: %s", &said)
 	} else {
-		contains(t, err.Error(), "podnas does not serve yet", "podnas failover alive")
+		contains(t, err.Error(), "podnas does not serve yet", "kubectl podnas failover alive -n podnas --name podnas")
 	}
 }
 

@@ -51,11 +51,14 @@ func MayReturn(node *v1.Node) error {
 	case node.Annotations[bootAnnotation] == node.Status.NodeInfo.BootID:
 		return &RefusedError{
 			fmt.Sprintf("node %s was not restarted since the failover: what ran there, podnas too, may still run, and write to the disk", node.Name),
-			"restart it, then: kubectl podnas failover " + node.Name + " --over",
+			"restart it, then: " + over(node.Name),
 		}
 	}
 	return nil
 }
+
+// over is the command that takes the taint off which Run has set.
+func over(node string) string { return "kubectl podnas failover " + node + " --over" }
 
 // byHand is the command that takes the taint off, whoever has set it.
 func byHand(node string) string {

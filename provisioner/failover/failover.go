@@ -98,7 +98,7 @@ func (f *Failover) tellShared(s *state) {
 	case s.serves != nil:
 		f.Say("podnas serves on %s, and needs nobody for that. Left to do: pod %s on %s has to go, so that there is a standby again", s.serves.Spec.NodeName, s.pod.Name, f.Node)
 	default:
-		f.Say("A standby takes over by itself, some 15 seconds after a death. None has yet: 'podnas doctor pod -n %s --name %s' says why", f.Namespace, f.Name)
+		f.Say("A standby takes over by itself, some 15 seconds after a death. None has yet: '%s' says why", f.doctor())
 	}
 }
 
@@ -295,6 +295,15 @@ func takeOff(node *v1.Node) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.MatchTaint(&ours) })
 	delete(node.Annotations, bootAnnotation)
 	delete(node.Annotations, timeAnnotation)
+}
+
+// failover is the command for another node, and doctor the one that says why podnas does not serve.
+func (f *Failover) failover(node string) string {
+	return fmt.Sprintf("kubectl podnas failover %s -n %s --name %s", node, f.Namespace, f.Name)
+}
+
+func (f *Failover) doctor() string {
+	return fmt.Sprintf("kubectl podnas doctor pod -n %s --name %s", f.Namespace, f.Name)
 }
 
 // errNoSet says which podnas there is not.

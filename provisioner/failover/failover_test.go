@@ -134,7 +134,7 @@ func TestRefused(t *testing.T) {
 		"another dead node": {func(w *world) {
 			w.pod.Spec.NodeName = "dead-too"
 			w.others = append(w.others, node("dead-too", v1.ConditionUnknown, "b"))
-		}, []string{"does not run on dead", "podnas failover dead-too"}},
+		}, []string{"does not run on dead", "kubectl podnas failover dead-too -n podnas --name podnas"}},
 		"no pod, and no taint": {func(w *world) { w.pod = nil }, []string{"does not run on dead", "no pod"}},
 		"a disk in the node, local": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
@@ -291,7 +291,7 @@ func TestAsked(t *testing.T) {
 
 // A failover is gone on with wherever it was interrupted, and its last line says who can take the taint away.
 func TestInterrupted(t *testing.T) {
-	const ours, theirs, none = "When it is back, and was restarted: podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
+	const ours, theirs, none = "When it is back, and was restarted: kubectl podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
 	for name, c := range map[string]struct {
 		change func(*world)
 		last   string
@@ -380,7 +380,7 @@ func TestNoOtherNode(t *testing.T) {
 	if err := f.Run(ctx); err == nil {
 		t.Error("it ends well")
 	} else {
-		contains(t, err.Error(), "0/2 nodes are available", "time is over", "podnas doctor pod")
+		contains(t, err.Error(), "0/2 nodes are available", "time is over", "kubectl podnas doctor pod -n podnas --name podnas")
 	}
 }
 

@@ -159,13 +159,14 @@ func (f *Failover) isLost(ctx context.Context, pod *v1.Pod) bool {
 }
 
 // deadToo says so of the node of a pod that is lost.
-func deadToo(pod *v1.Pod) string {
-	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
+func (f *Failover) deadToo(pod *v1.Pod) string {
+	node := pod.Spec.NodeName
+	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: %s", node, f.failover(node))
 }
 
 // whereIs says where podnas runs.
 func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
-	doctor := fmt.Sprintf("'podnas doctor pod -n %s --name %s' says why", f.Namespace, f.Name)
+	doctor := fmt.Sprintf("'%s' says why", f.doctor())
 	switch {
 	case pod == nil:
 		return "podnas has no pod: " + doctor
@@ -174,7 +175,7 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 	}
 	switch {
 	case f.isLost(ctx, pod):
-		return deadToo(pod)
+		return f.deadToo(pod)
 	case isReady(pod):
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
 	}

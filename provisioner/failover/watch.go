@@ -33,7 +33,7 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; 'podnas doctor pod -n %s --name %s' says more: %w", said, f.Namespace, f.Name, context.Cause(ctx))
+			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; '%s' says more: %w", said, f.doctor(), context.Cause(ctx))
 		case <-time.After(period):
 		}
 	}
@@ -46,7 +46,7 @@ func (f *Failover) tellTaint(ctx context.Context) {
 	case apierrors.IsNotFound(err):
 		f.Say("There is no node %s any more: nothing is left to do", f.Node)
 	case err != nil || Ours(node):
-		f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+		f.Say("%s keeps its taint. When it is back, and was restarted: %s", f.Node, over(f.Node))
 	case taintOf(node) != nil:
 		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: %s", f.Node, byHand(f.Node))
 	default:
@@ -84,7 +84,7 @@ func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, s
 		return pods, "", serves
 	}
 	if lost := f.lost(ctx, pods); lost != nil {
-		return pods, deadToo(lost), nil
+		return pods, f.deadToo(lost), nil
 	}
 	if f.shared && slices.ContainsFunc(pods, isReady) {
 		return pods, "no standby has taken over yet", nil
@@ -103,7 +103,7 @@ func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
 		return "the next pod waits for a node"
 	}
 	if f.isLost(ctx, pod) {
-		return deadToo(pod)
+		return f.deadToo(pod)
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
