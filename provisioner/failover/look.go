@@ -75,15 +75,15 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	return s, err
 }
 
-// withoutPod goes on with look if the node has no pod of podnas.
+// withoutPod goes on with look if the node, which is there, has no pod of podnas.
 func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod, serves *v1.Pod) (*state, error) {
 	lost := f.lost(ctx, pods)
 	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(lost, pod))}
 	switch {
-	case s.node != nil && taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
+	case taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
 		s.begun = true
 		return s, nil
-	case s.node == nil || nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
+	case nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
 		return nil, refused
 	}
 	// Somebody has deleted its pod there, by force, and the next one may wait for the disk.
@@ -172,8 +172,6 @@ func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
 		return "podnas has no pod: " + doctor
 	case pod.Spec.NodeName == "":
 		return "its pod waits for a node: " + doctor
-	}
-	switch {
 	case f.isLost(ctx, pod):
 		return f.deadToo(pod)
 	case isReady(pod):
