@@ -1,9 +1,9 @@
 package failover
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -44,15 +44,14 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	serves := f.serving(ctx, pods)
-	pod := f.of(pods, serves)
+	pod := pods.of(f.Node)
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):
 		return nil, f.denied("look at node "+f.Node, "get nodes", err)
 	case pod == nil || pod.Spec.NodeName != f.Node:
-		return nil, &RefusedError{fmt.Sprintf("there is no node %s", f.Node), f.whereIs(ctx, pod)}
+		return nil, &RefusedError{fmt.Sprintf("there is no node %s", f.Node), f.whereIs(pods, pod)}
 	default:
 		node = nil
 	}
@@ -63,9 +62,9 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 		}
 	}
 	if pod == nil || pod.Spec.NodeName != f.Node {
-		return f.withoutPod(ctx, s, pods, pod, serves)
+		return f.withoutPod(ctx, s, pods, pod)
 	}
-	s.pod, s.serves = pod, serves
+	s.pod, s.serves = pod, pods.serves
 	if node != nil {
 		if s.heard, err = f.dead(s, pod); err != nil {
 			return nil, err
@@ -76,14 +75,17 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 }
 
 // withoutPod goes on with look if the node, which is there, has no pod of podnas.
-func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod, serves *v1.Pod) (*state, error) {
-	lost := f.lost(ctx, pods)
-	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(lost, pod))}
+func (f *Failover) withoutPod(ctx context.Context, s *state, pods *pods, pod *v1.Pod) (*state, error) {
+	where := pod
+	if len(pods.lost) > 0 {
+		where = pods.lost[0]
+	}
+	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(pods, where)}
 	switch {
-	case taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
+	case taintOf(s.node) != nil && (pods.serves != nil || len(pods.lost) == 0): // else podnas ran on another node since, which is dead now
 		s.begun = true
 		return s, nil
-	case nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
+	case nodeReady(s.node) || pod == nil || pods.serves != nil || len(pods.lost) > 0:
 		return nil, refused
 	}
 	// Somebody has deleted its pod there, by force, and the next one may wait for the disk.
@@ -101,52 +103,49 @@ func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod
 	return s, err
 }
 
-// pods returns podnas's pods that are there.
-func (f *Failover) pods(ctx context.Context) (pods []*v1.Pod, err error) {
+// pods are podnas's pods, as one look finds them.
+type pods struct {
+	there  []*v1.Pod
+	lost   []*v1.Pod // on other nodes, which are known to be gone or not Ready
+	serves *v1.Pod   // on another node; nil: none
+}
+
+// pods returns the pods that are there.
+func (f *Failover) pods(ctx context.Context) (*pods, error) {
+	p := &pods{}
 	for i := range f.number {
 		name := fmt.Sprintf("%s-%d", f.Name, i)
 		pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			pods = append(pods, pod)
+			p.there = append(p.there, pod)
 		case !apierrors.IsNotFound(err):
 			return nil, f.denied("look at pod "+name, "get pods", err)
 		}
 	}
-	return pods, nil
+	for _, pod := range p.there {
+		switch {
+		case pod.Spec.NodeName == f.Node:
+		case f.isLost(ctx, pod):
+			p.lost = append(p.lost, pod)
+		case p.serves == nil && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive):
+			p.serves = pod
+		}
+	}
+	return p, nil
 }
 
 // of returns the pod on the node, else the one that serves, else any, or nil.
-func (f *Failover) of(pods []*v1.Pod, serves *v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName == f.Node {
+func (p *pods) of(node string) *v1.Pod {
+	for _, pod := range p.there {
+		if pod.Spec.NodeName == node {
 			return pod
 		}
 	}
-	if serves != nil || len(pods) == 0 {
-		return serves
+	if p.serves != nil || len(p.there) == 0 {
+		return p.serves
 	}
-	return pods[0]
-}
-
-// serving returns the pod that serves on another node, or nil.
-func (f *Failover) serving(ctx context.Context, pods []*v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) && !f.isLost(ctx, pod) {
-			return pod
-		}
-	}
-	return nil
-}
-
-// lost returns a pod on another node that is dead, too, or nil.
-func (f *Failover) lost(ctx context.Context, pods []*v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && f.isLost(ctx, pod) {
-			return pod
-		}
-	}
-	return nil
+	return p.there[0]
 }
 
 // isLost reports whether the node of a pod is known to be gone or not Ready. A dead node's pods are said to be ready for a moment more.
@@ -164,15 +163,15 @@ func (f *Failover) deadToo(pod *v1.Pod) string {
 	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: %s", node, f.failover(node))
 }
 
-// whereIs says where podnas runs.
-func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
+// whereIs says where podnas runs, by one of its pods or nil.
+func (f *Failover) whereIs(pods *pods, pod *v1.Pod) string {
 	doctor := fmt.Sprintf("'%s' says why", f.doctor())
 	switch {
 	case pod == nil:
 		return "podnas has no pod: " + doctor
 	case pod.Spec.NodeName == "":
 		return "its pod waits for a node: " + doctor
-	case f.isLost(ctx, pod):
+	case slices.Contains(pods.lost, pod):
 		return f.deadToo(pod)
 	case isReady(pod):
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
