@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -91,7 +92,7 @@ func TestCameBackByLease(t *testing.T) {
 		"the caller may not see it":  {before: lease(at), now: lease(at.Add(10 * time.Second)), answer: apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "dead", errors.New("no"))},
 		"the API server has trouble": {before: lease(at), now: lease(at), answer: errors.New("trouble"), says: "look at the Lease of node dead: trouble"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		inBubble(t, name, func(t *testing.T) {
 			w := newWorld()
 			w.dead = node("dead", v1.ConditionFalse, "boot-1")
 			if c.before != nil {
@@ -132,6 +133,59 @@ func TestCameBackByLease(t *testing.T) {
 			unchanged(t, client)
 		})
 	}
+}
+
+// A kubelet that says that it is not ready is alive, and shows it within seconds: who says at once that the node is off is not believed.
+func TestListens(t *testing.T) {
+	for name, c := range map[string]struct {
+		renews, unseen bool
+		takes          time.Duration // at least, and 5 seconds more at most
+		refused        bool
+	}{
+		"it lives":                           {renews: true, takes: 10 * time.Second, refused: true},
+		"it has died within the last minute": {takes: 15 * time.Second},
+		"its Lease is not seen":              {renews: true, unseen: true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.dead = node("dead", v1.ConditionFalse, "boot-1")
+			w.others = append(w.others, lease(time.Now()))
+			client := w.client()
+			if c.unseen {
+				client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "dead", errors.New("no"))
+				})
+			}
+			if c.renews {
+				time.AfterFunc(10*time.Second, func() {
+					_ = client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease(time.Now()), "kube-node-lease")
+				})
+			}
+			if !c.refused {
+				go nextPod(t.Context(), client)
+			}
+			f := of(t, client)
+			f.IsOff = true
+			began := time.Now()
+			err := f.Run(soon(t))
+			var refused *failover.RefusedError
+			if errors.As(err, &refused) != c.refused || !c.refused && err != nil {
+				t.Errorf("it ends with %v, want a refusal: %t", err, c.refused)
+			}
+			if took := time.Since(began); took < c.takes || took > c.takes+5*time.Second {
+				t.Errorf("it took %s, want %s", took, c.takes)
+			}
+			if c.refused {
+				contains(t, err.Error(), "has come back since this looked at it: it was heard")
+				unchanged(t, client)
+			}
+		})
+	}
+}
+
+// inBubble runs a test of a name in which time passes as soon as nobody works.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // What Kubernetes itself says of a node that is silent is not the node's return.

@@ -75,6 +75,9 @@ func (f *Failover) Run(ctx context.Context) error {
 	if err := f.sure(s); err != nil {
 		return err
 	}
+	if err := f.listen(ctx, s, began); err != nil {
+		return err
+	}
 	if s.node == nil {
 		f.Say("There is no node %s any more, so it gets no taint", f.Node)
 	} else if err := f.taint(ctx, s); err != nil {
@@ -176,7 +179,7 @@ func (f *Failover) taint(ctx context.Context, s *state) error {
 	return nil
 }
 
-// stillDead looks at the node once more before its pod is deleted, whose UID a restart of the node does not change.
+// stillDead looks at the node once more: before its pod is deleted, too, whose UID a restart of the node does not change.
 func (f *Failover) stillDead(ctx context.Context, s *state) error {
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {

@@ -52,6 +52,32 @@ func (f *Failover) dead(s *state, pod *v1.Pod) (string, error) {
 	}
 }
 
+// listenFor is longer than the 10 seconds after which kubelet renews a Lease.
+const listenFor = 15 * time.Second
+
+// listen has a node whose kubelet was alive within the last minute show that it still is: an answer that comes at once, as --it-is-off,
+// leaves it no time for that. Where the Lease is not seen there is nothing to listen to.
+func (f *Failover) listen(ctx context.Context, s *state, looked time.Time) error {
+	if s.node == nil {
+		return nil
+	}
+	if c := Readiness(s.node); c == nil || c.Status != v1.ConditionFalse || !s.last.After(c.LastHeartbeatTime.Time) {
+		return nil
+	}
+	f.Say("The kubelet of %s was alive within the last minute: for %s this listens whether it still is", f.Node, listenFor)
+	for time.Since(looked) < listenFor {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nothing was changed: %w", context.Cause(ctx))
+		case <-time.After(period):
+		}
+		if err := f.stillDead(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cameBack says how a node shows that it has run since it was looked at; empty: it does not.
 func (f *Failover) cameBack(ctx context.Context, s *state, now *v1.Node) (how string, err error) {
 	was := s.node
