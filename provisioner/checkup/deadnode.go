@@ -18,20 +18,34 @@ import (
 	"github.com/podnas/podnas/provisioner/failover"
 )
 
+const (
+	// nodesTimeout leaves time for what else is looked at.
+	nodesTimeout = doctor.Timeout / 2
+	// nodesPage is how many nodes are asked for at a time. Each has some 10 KiB.
+	nodesPage = 500
+)
+
 // lookAtNodes gets the nodes, if the caller may see them. The ClusterRole view does not grant that, so nothing is said without the right.
 func (o *Outside) lookAtNodes(ctx context.Context) []doctor.Result {
-	nodes, err := o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil
-	case err != nil:
-		return only(o.denied("nodes", "list nodes", err, doctor.Warning))
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	nodes := map[string]*v1.Node{}
+	for options := (metav1.ListOptions{Limit: nodesPage}); ; {
+		page, err := o.Client.CoreV1().Nodes().List(ctx, options)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil
+		case err != nil:
+			return only(named("nodes", doctor.Warn("try again; kubectl get nodes says whether they are Ready", "can't list nodes, so what they would show is missing here: %v", err)))
+		}
+		for i := range page.Items {
+			nodes[page.Items[i].Name] = &page.Items[i]
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			o.nodes = nodes
+			return nil
+		}
 	}
-	o.nodes = map[string]*v1.Node{}
-	for i := range nodes.Items {
-		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
-	}
-	return nil
 }
 
 // deadNode says what to do with a pod whose node does not answer.
@@ -46,7 +60,7 @@ func (o *Outside) failover(node string) string {
 // silent says how it is known that the node of a pod does not work; empty: it does, or nothing is known of it.
 //
 // What the node has said of its containers stays as it was when the node dies: podnas's is ready for ever.
-func (o *Outside) silent(p *v1.Pod) string {
+func (o *Outside) silent(ctx context.Context, p *v1.Pod) string {
 	node := o.nodes[p.Spec.NodeName]
 	if node == nil { // not seen; or gone, and Kubernetes deletes its pods in a minute
 		return saidByPod(p)
@@ -57,26 +71,22 @@ func (o *Outside) silent(p *v1.Pod) string {
 	case c.Status == v1.ConditionFalse:
 		return fmt.Sprintf("its node %s is not ready: %s", node.Name, words(c.Reason, strings.TrimSpace(c.Message)))
 	default:
-		return fmt.Sprintf("its node %s does not answer, and was heard last %s ago: whether podnas runs there is not known", node.Name, duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time)))
+		heard := "has never been heard"
+		if last, _ := failover.LastHeard(ctx, o.Client, node); !last.IsZero() { // an error costs the Lease alone
+			heard = fmt.Sprintf("was heard last %s ago", duration.HumanDuration(max(0, time.Since(last))))
+		}
+		return fmt.Sprintf("its node %s does not answer, and %s: whether podnas runs there is not known", node.Name, heard)
 	}
 }
 
-// saidByPod says the same by the pod alone: Kubernetes takes the readiness of pods away when their node is silent, and leaves that of
-// their containers.
+// saidByPod says the same by the pod alone: Kubernetes takes the readiness of a pod away when its node is silent, and gives no reason.
+// A kubelet always gives one.
 func saidByPod(p *v1.Pod) string {
 	c := condition(p, v1.PodReady)
-	if c == nil || c.Status == v1.ConditionTrue || c.Reason == "ReadinessGatesNotReady" || p.DeletionTimestamp != nil {
+	if c == nil || c.Status == v1.ConditionTrue || c.Reason != "" || p.DeletionTimestamp != nil || !runs(p) {
 		return ""
 	}
-	for i := range p.Status.ContainerStatuses {
-		if !p.Status.ContainerStatuses[i].Ready {
-			return ""
-		}
-	}
-	if !runs(p) {
-		return ""
-	}
-	return fmt.Sprintf("its node %s does not answer: its containers were ready when the node was heard last, and Kubernetes does not count on the pod any more", p.Spec.NodeName)
+	return fmt.Sprintf("its node %s does not answer: Kubernetes does not count on the pod any more, which was ready when the node was heard last", p.Spec.NodeName)
 }
 
 // back tells of the nodes that were failed over and run again: their taint keeps pods away until somebody takes it off.

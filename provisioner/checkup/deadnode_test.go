@@ -1,11 +1,14 @@
 package checkup
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +43,19 @@ func TestDeadNode(t *testing.T) {
 			make:   func(d *deployed) { d.node("node-a", v1.ConditionUnknown); notReady(d) },
 			status: doctor.Failed, says: "node-a does not answer, and was heard last 5m", fix: failover,
 		},
+		"it is silent, and has renewed its Lease since it posted its status": {
+			make: func(d *deployed) {
+				d.node("node-a", v1.ConditionUnknown)
+				at := metav1.NewMicroTime(time.Now().Add(-3 * time.Minute))
+				d.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "node-a"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+			}, status: doctor.Failed, says: "was heard last 3m", fix: failover,
+		},
+		"it was never heard": {
+			make: func(d *deployed) {
+				n := d.node("node-a", v1.ConditionUnknown)
+				n.CreationTimestamp = n.Status.Conditions[0].LastHeartbeatTime
+			}, status: doctor.Failed, says: "has never been heard", fix: failover,
+		},
 		"it is silent, and the pod is said to be ready yet": {
 			make: func(d *deployed) { d.node("node-a", v1.ConditionUnknown) }, status: doctor.Failed, says: "does not answer", fix: failover,
 		},
@@ -66,9 +82,17 @@ func TestDeadNode(t *testing.T) {
 				d.pod.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
 			}, hidden: true, status: doctor.OK, says: "it runs on node node-a",
 		},
+		"a container that started before the others is not ready": {
+			make: func(d *deployed) {
+				notReady(d)
+				d.pod.Status.Conditions[0].Reason = "ContainersNotReady"
+				d.pod.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "mesh", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			}, hidden: true, status: doctor.OK, says: "it runs on node node-a",
+		},
 		"another container is not ready": {
 			make: func(d *deployed) {
 				notReady(d)
+				d.pod.Status.Conditions[0].Reason = "ContainersNotReady"
 				d.pod.Status.ContainerStatuses = append(d.pod.Status.ContainerStatuses, v1.ContainerStatus{Name: "mesh", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull"}}})
 			}, hidden: true, status: doctor.Failed, says: "container mesh", fix: "registry",
 		},
@@ -103,6 +127,48 @@ func TestDeadNode(t *testing.T) {
 				t.Errorf("%+v\nwant %s with %q, and to do %q", results, c.status, c.says, c.fix)
 			}
 		})
+	}
+}
+
+// The nodes are asked for in pages.
+func TestNodesInPages(t *testing.T) {
+	d := newDeployed()
+	d.node("node-a", v1.ConditionUnknown)
+	o := d.outside()
+	o.Client.(*fake.Clientset).PrependReactor("list", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		options := a.(clienttesting.ListActionImpl).ListOptions
+		if options.Limit == 0 {
+			t.Error("all nodes are asked for at once")
+		}
+		if options.Continue == "" {
+			return true, &v1.NodeList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}}, nil
+		}
+		return true, &v1.NodeList{Items: d.nodes}, nil
+	})
+	results, _ := o.Look(t.Context())
+	if !slices.ContainsFunc(results, func(r doctor.Result) bool {
+		return r.Check == "pod podnas-0" && strings.Contains(r.Says, "node-a does not answer")
+	}) {
+		t.Errorf("the node of the second page is not seen: %+v", results)
+	}
+}
+
+// A list of nodes that does not come is a warning: the rest is told without it.
+func TestNodesDoNotCome(t *testing.T) {
+	o := newDeployed().outside()
+	o.Client.(*fake.Clientset).PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, context.DeadlineExceeded
+	})
+	results, _ := o.Look(t.Context())
+	found := false
+	for _, r := range results {
+		found = found || r.Check == "nodes" && r.Status == doctor.Warning && strings.Contains(r.Says, "can't list nodes")
+		if r.Status == doctor.Failed {
+			t.Errorf("it fails: %+v", r)
+		}
+	}
+	if !found {
+		t.Errorf("it does not say that the nodes are missing: %+v", results)
 	}
 }
 

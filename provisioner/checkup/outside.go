@@ -81,7 +81,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	}
 	for _, pod := range pods {
 		if pod != nil {
-			for _, r := range o.pod(pod) {
+			for _, r := range o.pod(ctx, pod) {
 				results = append(results, named("pod "+pod.Name, r))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ type deployed struct {
 	classes []storagev1.StorageClass
 	events  []v1.Event
 	nodes   []v1.Node
+	lease   *coordinationv1.Lease // of a node; nil: none
 }
 
 func longAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-24 * time.Hour)) }
@@ -134,6 +136,9 @@ func (d *deployed) outside() *Outside {
 	}
 	for i := range d.nodes {
 		objects = append(objects, &d.nodes[i])
+	}
+	if d.lease != nil {
+		objects = append(objects, d.lease)
 	}
 	return &Outside{Client: fake.NewClientset(objects...), Namespace: "podnas", Name: "podnas"}
 }

@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -39,9 +40,9 @@ func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 }
 
 // pod checks how far podnas's pod has come, and what blocks it.
-func (o *Outside) pod(p *v1.Pod) []doctor.Result {
+func (o *Outside) pod(ctx context.Context, p *v1.Pod) []doctor.Result {
 	ended := p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
-	if why := o.silent(p); why != "" && !ended {
+	if why := o.silent(ctx, p); why != "" && !ended {
 		return only(doctor.Fail(o.deadNode(p.Spec.NodeName), "%s", why))
 	}
 	if d := p.DeletionTimestamp; d != nil {

@@ -36,6 +36,10 @@ func TestDeletedByForce(t *testing.T) {
 			v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{WWIDs: []string{"3600508b400105e21"}}},
 			"kubernetes.io/fc/[3600508b400105e21]", "NOTHING keeps the old node",
 		},
+		"by Fibre Channel, by its name, and with a number": {
+			v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{WWIDs: []string{"3600508b400105e21"}, Lun: &lun}},
+			"kubernetes.io/fc/[3600508b400105e21]", "NOTHING keeps the old node",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

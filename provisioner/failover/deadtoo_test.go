@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/podnas/podnas/provisioner/failover"
 )
@@ -42,7 +43,7 @@ func TestSecondDeadNode(t *testing.T) {
 			if err := f.Run(soon(t)); !errors.As(err, &refused) {
 				t.Errorf("it ends with %v, want a refusal", err)
 			} else {
-				contains(t, err.Error(), "does not run on dead", "podnas failover dead-too")
+				contains(t, err.Error(), "does not run on dead", "kubectl podnas failover dead-too -n podnas --name podnas")
 			}
 			unchanged(t, client)
 		})
@@ -78,7 +79,36 @@ func TestDiesWhileWatched(t *testing.T) {
 	if err := f.Run(ctx); err == nil {
 		t.Errorf("it ends well: %s", &said)
 	} else {
-		contains(t, err.Error(), "podnas does not serve yet", "podnas failover alive")
+		contains(t, err.Error(), "podnas does not serve yet", "kubectl podnas failover alive -n podnas --name podnas")
+	}
+}
+
+// Each look asks once for the node of each pod: client-go makes five calls per second.
+func TestAsksForNodesOnce(t *testing.T) {
+	w := newWorld()
+	tainted(w.dead)
+	w.pod = pod("alive", false)
+	client := w.client()
+	f := of(t, client)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	f.Say = func(string, ...any) { cancel() } // after the first look of watch it ends
+	if err := f.Run(ctx); err == nil {
+		t.Error("it ends well")
+	}
+	looks, asked := 0, 0
+	for _, a := range client.Actions() {
+		get, ok := a.(clienttesting.GetAction)
+		switch {
+		case !ok:
+		case get.GetName() == "podnas-0":
+			looks++
+		case get.GetName() == "alive":
+			asked++
+		}
+	}
+	if looks < 2 || asked != looks {
+		t.Errorf("in %d looks the node was asked for %d times", looks, asked)
 	}
 }
 

@@ -46,13 +46,19 @@ func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
 		}
 	}
 	pvs, err := f.disksOf(ctx, pod)
+	var says []string // of each
 	for _, pv := range pvs {
-		if d, err = f.judge(ctx, pv); err != nil {
+		of, err := f.judge(ctx, pv)
+		if err != nil {
 			return d, err
 		}
 		if f.shared {
-			d.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
+			of.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
 		}
+		says = append(says, of.says)
+	}
+	if len(says) > 0 {
+		d.says = strings.Join(says, "\n")
 	}
 	return d, err
 }
@@ -97,7 +103,7 @@ func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
 		name = "kubernetes.io/csi/" + csi.Driver + "^" + csi.VolumeHandle
 	case iscsi != nil:
 		name = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", iscsi.TargetPortal, iscsi.IQN, iscsi.Lun)
-	case fc != nil && fc.Lun != nil:
+	case fc != nil && len(fc.TargetWWNs) > 0 && fc.Lun != nil: // a lun beside WWIDs is allowed, and not named
 		name = fmt.Sprintf("kubernetes.io/fc/%v:%d", fc.TargetWWNs, *fc.Lun)
 	case fc != nil:
 		name = fmt.Sprintf("kubernetes.io/fc/%v", fc.WWIDs)

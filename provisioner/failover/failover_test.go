@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +83,12 @@ func node(name string, ready v1.ConditionStatus, boot string) *v1.Node {
 	}}
 }
 
+// lease is what the dead node's kubelet renews.
+func lease(renewed time.Time) *coordinationv1.Lease {
+	at := metav1.NewMicroTime(renewed)
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "dead"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+}
+
 // client has the objects that are there.
 func (w *world) client() *fake.Clientset {
 	var objects []runtime.Object
@@ -127,7 +134,7 @@ func TestRefused(t *testing.T) {
 		"another dead node": {func(w *world) {
 			w.pod.Spec.NodeName = "dead-too"
 			w.others = append(w.others, node("dead-too", v1.ConditionUnknown, "b"))
-		}, []string{"does not run on dead", "podnas failover dead-too"}},
+		}, []string{"does not run on dead", "kubectl podnas failover dead-too -n podnas --name podnas"}},
 		"no pod, and no taint": {func(w *world) { w.pod = nil }, []string{"does not run on dead", "no pod"}},
 		"a disk in the node, local": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
@@ -217,6 +224,16 @@ func TestAsked(t *testing.T) {
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
 		}, []string{"iSCSI", "NOTHING keeps the old node", "destroy it"}},
+		"two disks": {func(w *world) {
+			w.pv.Spec.CSI.Driver = "example.com"
+			second, claim := w.pv.DeepCopy(), w.claim.DeepCopy()
+			second.Name, second.Spec.CSI.Driver = "second", "driver.longhorn.io"
+			claim.Name, claim.Spec.VolumeName = "second", "second"
+			w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, v1.Volume{Name: "second", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "second"},
+			}})
+			w.others = append(w.others, second, claim)
+		}, []string{"PersistentVolume disk, is of the driver example.com", "NOTHING keeps the old node", "PersistentVolume second, is of the driver driver.longhorn.io", "loses its replicas"}},
 		"DRBD without a driver": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "alive")
@@ -234,8 +251,19 @@ func TestAsked(t *testing.T) {
 		"Ceph without Rook": {func(w *world) {
 			w.pv.Spec.CSI.Driver, w.pv.Spec.CSI.VolumeAttributes = "rbd.csi.ceph.com", map[string]string{"imageFeatures": "layering,exclusive-lock"}
 		}, []string{"when the next one takes the image's exclusive-lock."}},
-		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"ON then", "container runtime is down"}},
-		"a node that was removed":   {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
+		"a kubelet that has spoken": {func(w *world) { w.dead = node("dead", v1.ConditionFalse, "b") }, []string{"which is ON", "container runtime is down"}},
+		"a kubelet that has renewed its Lease since it posted": {func(w *world) {
+			w.others = append(w.others, lease(time.Now().Add(-4*time.Minute)))
+		}, []string{"heard last 4m"}},
+		"a Lease that is older": {func(w *world) {
+			w.others = append(w.others, lease(time.Now().Add(-time.Hour)))
+		}, []string{"heard last 12m"}},
+		"a clock that is ahead": {func(w *world) { w.others = append(w.others, lease(time.Now().Add(time.Minute))) }, []string{"heard last 0s ago"}},
+		"a kubelet that has never posted": {func(w *world) {
+			w.dead.CreationTimestamp = w.dead.Status.Conditions[0].LastHeartbeatTime
+		}, []string{"has never been heard"}},
+		"a node of which nobody has said anything": {func(w *world) { w.dead.Status.Conditions = nil }, []string{"has never been heard"}},
+		"a node that was removed":                  {func(w *world) { w.dead = nil }, []string{"no node of the cluster any more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -263,7 +291,7 @@ func TestAsked(t *testing.T) {
 
 // A failover is gone on with wherever it was interrupted, and its last line says who can take the taint away.
 func TestInterrupted(t *testing.T) {
-	const ours, theirs, none = "When it is back, and was restarted: podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
+	const ours, theirs, none = "When it is back, and was restarted: kubectl podnas failover dead --over", "kubectl taint node dead node.kubernetes.io/out-of-service-", "nothing is left to do"
 	for name, c := range map[string]struct {
 		change func(*world)
 		last   string
@@ -352,7 +380,7 @@ func TestNoOtherNode(t *testing.T) {
 	if err := f.Run(ctx); err == nil {
 		t.Error("it ends well")
 	} else {
-		contains(t, err.Error(), "0/2 nodes are available", "time is over", "podnas doctor pod")
+		contains(t, err.Error(), "0/2 nodes are available", "time is over", "kubectl podnas doctor pod -n podnas --name podnas")
 	}
 }
 
@@ -407,6 +435,34 @@ func TestOver(t *testing.T) {
 	w := newWorld() // without the taint there is nothing to do
 	if err := of(t, w.client()).End(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of two taints of the same key, with one effect each, Run has set one: End takes that one alone.
+func TestOverOfTwo(t *testing.T) {
+	theirs := v1.Taint{Key: v1.TaintNodeOutOfService, Value: "repair", Effect: v1.TaintEffectNoSchedule}
+	for name, order := range map[string]func(n *v1.Node){
+		"ours first":   func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, theirs) },
+		"theirs first": func(n *v1.Node) { n.Spec.Taints = append([]v1.Taint{theirs}, n.Spec.Taints...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.dead = tainted(node("dead", v1.ConditionTrue, "boot-2"))
+			w.dead.Annotations["podnas.io/failed-over-boot"] = "boot-1"
+			order(w.dead)
+			client := w.client()
+			f := of(t, client)
+			var said strings.Builder
+			f.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+			if err := f.End(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n, err := client.CoreV1().Nodes().Get(t.Context(), "dead", metav1.GetOptions{})
+			if err != nil || len(n.Spec.Taints) != 1 || n.Spec.Taints[0] != theirs || len(n.Annotations) != 0 {
+				t.Errorf("the node has %v and %v, %v", n.Spec.Taints, n.Annotations, err)
+			}
+			contains(t, said.String(), "somebody else has set", "kubectl taint node dead node.kubernetes.io/out-of-service:NoSchedule-")
+		})
 	}
 }
 

@@ -1,28 +1,28 @@
 package failover
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/podnas/podnas/provisioner/active"
 )
 
 // state is what there is before anything is done.
 type state struct {
-	node   *v1.Node // nil: it is not in the cluster any more, and podnas's pod is still of it
-	heard  string   // what is known of the node's life
-	pod    *v1.Pod  // on the node; nil: somebody has deleted it
-	serves *v1.Pod  // a pod on another node, or nil
+	node   *v1.Node  // nil: it is not in the cluster any more, and podnas's pod is still of it
+	heard  string    // what is known of the node's life
+	last   time.Time // when the node was heard last; zero: never
+	pod    *v1.Pod   // on the node; nil: somebody has deleted it
+	serves *v1.Pod   // a pod on another node, or nil
 	disk   disk
-	begun  bool // a failover from the node was begun before, and its pod is deleted
+	taint  *v1.Taint // which this call has set; nil: none
+	begun  bool      // a failover from the node was begun before, and its pod is deleted
 }
 
 // look finds the node, podnas's pod there and its disk, and refuses what would do harm or no good.
@@ -44,25 +44,29 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	serves := f.serving(ctx, pods)
-	pod := f.of(pods, serves)
+	pod := pods.of(f.Node)
 	node, err := f.Client.CoreV1().Nodes().Get(ctx, f.Node, metav1.GetOptions{})
 	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):
 		return nil, f.denied("look at node "+f.Node, "get nodes", err)
 	case pod == nil || pod.Spec.NodeName != f.Node:
-		return nil, &RefusedError{fmt.Sprintf("there is no node %s", f.Node), f.whereIs(ctx, pod)}
+		return nil, &RefusedError{fmt.Sprintf("there is no node %s", f.Node), f.whereIs(pods, pod)}
 	default:
 		node = nil
 	}
 	s := &state{node: node, heard: "which is no node of the cluster any more"}
-	if pod == nil || pod.Spec.NodeName != f.Node {
-		return f.withoutPod(ctx, s, pods, pod, serves)
-	}
-	s.pod, s.serves = pod, serves
 	if node != nil {
-		if s.heard, err = f.dead(node, pod); err != nil {
+		if s.last, err = LastHeard(ctx, f.Client, node); err != nil {
+			return nil, err
+		}
+	}
+	if pod == nil || pod.Spec.NodeName != f.Node {
+		return f.withoutPod(ctx, s, pods, pod)
+	}
+	s.pod, s.serves = pod, pods.serves
+	if node != nil {
+		if s.heard, err = f.dead(s, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -70,15 +74,18 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 	return s, err
 }
 
-// withoutPod goes on with look if the node has no pod of podnas.
-func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod, serves *v1.Pod) (*state, error) {
-	lost := f.lost(ctx, pods)
-	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(ctx, cmp.Or(lost, pod))}
+// withoutPod goes on with look if the node, which is there, has no pod of podnas.
+func (f *Failover) withoutPod(ctx context.Context, s *state, pods *pods, pod *v1.Pod) (*state, error) {
+	where := pod
+	if len(pods.lost) > 0 {
+		where = pods.lost[0]
+	}
+	refused := &RefusedError{fmt.Sprintf("podnas %s/%s does not run on %s", f.Namespace, f.Name, f.Node), f.whereIs(pods, where)}
 	switch {
-	case s.node != nil && taintOf(s.node) != nil && (serves != nil || lost == nil): // else podnas ran on another node since, which is dead now
+	case taintOf(s.node) != nil && (pods.serves != nil || len(pods.lost) == 0): // else podnas ran on another node since, which is dead now
 		s.begun = true
 		return s, nil
-	case s.node == nil || nodeReady(s.node) || pod == nil || serves != nil || lost != nil:
+	case nodeReady(s.node) || pod == nil || pods.serves != nil || len(pods.lost) > 0:
 		return nil, refused
 	}
 	// Somebody has deleted its pod there, by force, and the next one may wait for the disk.
@@ -89,59 +96,56 @@ func (f *Failover) withoutPod(ctx context.Context, s *state, pods []*v1.Pod, pod
 	case !held:
 		return nil, refused
 	}
-	if s.heard, err = f.dead(s.node, pod); err != nil {
+	if s.heard, err = f.dead(s, pod); err != nil {
 		return nil, err
 	}
 	s.disk, err = f.diskOf(ctx, pod)
 	return s, err
 }
 
-// pods returns podnas's pods that are there.
-func (f *Failover) pods(ctx context.Context) (pods []*v1.Pod, err error) {
+// pods are podnas's pods, as one look finds them.
+type pods struct {
+	there  []*v1.Pod
+	lost   []*v1.Pod // on other nodes, which are known to be gone or not Ready
+	serves *v1.Pod   // on another node; nil: none
+}
+
+// pods returns the pods that are there.
+func (f *Failover) pods(ctx context.Context) (*pods, error) {
+	p := &pods{}
 	for i := range f.number {
 		name := fmt.Sprintf("%s-%d", f.Name, i)
 		pod, err := f.Client.CoreV1().Pods(f.Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			pods = append(pods, pod)
+			p.there = append(p.there, pod)
 		case !apierrors.IsNotFound(err):
 			return nil, f.denied("look at pod "+name, "get pods", err)
 		}
 	}
-	return pods, nil
+	for _, pod := range p.there {
+		switch {
+		case pod.Spec.NodeName == f.Node:
+		case f.isLost(ctx, pod):
+			p.lost = append(p.lost, pod)
+		case p.serves == nil && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive):
+			p.serves = pod
+		}
+	}
+	return p, nil
 }
 
 // of returns the pod on the node, else the one that serves, else any, or nil.
-func (f *Failover) of(pods []*v1.Pod, serves *v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName == f.Node {
+func (p *pods) of(node string) *v1.Pod {
+	for _, pod := range p.there {
+		if pod.Spec.NodeName == node {
 			return pod
 		}
 	}
-	if serves != nil || len(pods) == 0 {
-		return serves
+	if p.serves != nil || len(p.there) == 0 {
+		return p.serves
 	}
-	return pods[0]
-}
-
-// serving returns the pod that serves on another node, or nil.
-func (f *Failover) serving(ctx context.Context, pods []*v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && isReady(pod) && (!f.shared || pod.Labels[active.RoleLabel] == active.RoleActive) && !f.isLost(ctx, pod) {
-			return pod
-		}
-	}
-	return nil
-}
-
-// lost returns a pod on another node that is dead, too, or nil.
-func (f *Failover) lost(ctx context.Context, pods []*v1.Pod) *v1.Pod {
-	for _, pod := range pods {
-		if pod.Spec.NodeName != f.Node && f.isLost(ctx, pod) {
-			return pod
-		}
-	}
-	return nil
+	return p.there[0]
 }
 
 // isLost reports whether the node of a pod is known to be gone or not Ready. A dead node's pods are said to be ready for a moment more.
@@ -154,79 +158,25 @@ func (f *Failover) isLost(ctx context.Context, pod *v1.Pod) bool {
 }
 
 // deadToo says so of the node of a pod that is lost.
-func deadToo(pod *v1.Pod) string {
-	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: podnas failover %[1]s", pod.Spec.NodeName)
+func (f *Failover) deadToo(pod *v1.Pod) string {
+	node := pod.Spec.NodeName
+	return fmt.Sprintf("it is on %s, which is not Ready. If that is the dead one: %s", node, f.failover(node))
 }
 
-// whereIs says where podnas runs.
-func (f *Failover) whereIs(ctx context.Context, pod *v1.Pod) string {
-	doctor := fmt.Sprintf("'podnas doctor pod -n %s --name %s' says why", f.Namespace, f.Name)
+// whereIs says where podnas runs, by one of its pods or nil.
+func (f *Failover) whereIs(pods *pods, pod *v1.Pod) string {
+	doctor := fmt.Sprintf("'%s' says why", f.doctor())
 	switch {
 	case pod == nil:
 		return "podnas has no pod: " + doctor
 	case pod.Spec.NodeName == "":
 		return "its pod waits for a node: " + doctor
-	}
-	switch {
-	case f.isLost(ctx, pod):
-		return deadToo(pod)
+	case slices.Contains(pods.lost, pod):
+		return f.deadToo(pod)
 	case isReady(pod):
 		return fmt.Sprintf("nothing: it runs on %s, and is ready", pod.Spec.NodeName)
 	}
 	return fmt.Sprintf("it is on %s, and not ready: %s", pod.Spec.NodeName, doctor)
-}
-
-// dead says when the node was heard last, or refuses: one that is Ready is not dead.
-func (f *Failover) dead(node *v1.Node, pod *v1.Pod) (string, error) {
-	c := Readiness(node)
-	if c == nil {
-		return "which has never been heard", nil
-	}
-	last := duration.HumanDuration(time.Since(c.LastHeartbeatTime.Time))
-	switch c.Status {
-	case v1.ConditionTrue:
-		return "", &RefusedError{
-			fmt.Sprintf("node %s is Ready: it was heard %s ago", f.Node, last),
-			fmt.Sprintf("if it has just died, wait until 'kubectl get node %s' says NotReady, which takes about a minute. To move podnas off a node that runs: kubectl cordon %[1]s && kubectl -n %s delete pod %s", f.Node, f.Namespace, pod.Name),
-		}
-	case v1.ConditionFalse:
-		return fmt.Sprintf("whose kubelet said %s ago that it is not ready (%s): so it was ON then", last, strings.TrimSpace(c.Message)), nil
-	default:
-		return fmt.Sprintf("which was heard last %s ago", last), nil
-	}
-}
-
-// cameBack says how a node shows that it has run since it was looked at; empty: it does not.
-func (s *state) cameBack(now *v1.Node) string {
-	was := s.node
-	switch {
-	case was == nil:
-		return "is a node of the cluster again"
-	case nodeReady(now):
-		return "is Ready again"
-	case now.UID != was.UID || now.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID:
-		return "was started again"
-	}
-	// Kubernetes itself changes the condition's status when the node is silent, and never this time.
-	if c, before := Readiness(now), Readiness(was); c != nil && (before == nil || !c.LastHeartbeatTime.Equal(&before.LastHeartbeatTime)) {
-		return "was heard"
-	}
-	return ""
-}
-
-// Readiness returns the node's condition Ready, or nil.
-func Readiness(node *v1.Node) *v1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == v1.NodeReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func nodeReady(node *v1.Node) bool {
-	c := Readiness(node)
-	return c != nil && c.Status == v1.ConditionTrue
 }
 
 func isReady(pod *v1.Pod) bool {

@@ -20,10 +20,10 @@ const period = 500 * time.Millisecond
 func (f *Failover) watch(ctx context.Context, began time.Time) error {
 	said := ""
 	for {
-		pods, says, serves := f.waitsFor(ctx)
-		if serves != nil {
-			f.Say("podnas serves again, on %s, after %s", serves.Spec.NodeName, time.Since(began).Round(100*time.Millisecond))
-			f.tellStandbys(ctx, pods, serves)
+		pods, says := f.waitsFor(ctx)
+		if says == "" {
+			f.Say("podnas serves again, on %s, after %s", pods.serves.Spec.NodeName, time.Since(began).Round(100*time.Millisecond))
+			f.tellStandbys(ctx, pods)
 			f.tellTaint(ctx)
 			return nil
 		}
@@ -33,7 +33,7 @@ func (f *Failover) watch(ctx context.Context, began time.Time) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; 'podnas doctor pod -n %s --name %s' says more: %w", said, f.Namespace, f.Name, context.Cause(ctx))
+			return fmt.Errorf("podnas does not serve yet: %s\n  to do: call this again, which goes on; '%s' says more: %w", said, f.doctor(), context.Cause(ctx))
 		case <-time.After(period):
 		}
 	}
@@ -46,54 +46,51 @@ func (f *Failover) tellTaint(ctx context.Context) {
 	case apierrors.IsNotFound(err):
 		f.Say("There is no node %s any more: nothing is left to do", f.Node)
 	case err != nil || Ours(node):
-		f.Say("%s keeps its taint. When it is back, and was restarted: podnas failover %[1]s --over", f.Node)
+		f.Say("%s keeps its taint. When it is back, and was restarted: %s", f.Node, over(f.Node))
 	case taintOf(node) != nil:
-		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: kubectl taint node %[1]s %s-", f.Node, v1.TaintNodeOutOfService)
+		f.Say("%s keeps the taint that somebody else has set. When it is back, and was restarted, and the taint is still there: %s", f.Node, byHand(f.Node))
 	default:
 		f.Say("%s has no taint any more: nothing is left to do", f.Node)
 	}
 }
 
 // tellStandbys says what the standbys wait for, which nobody has to wait for.
-func (f *Failover) tellStandbys(ctx context.Context, pods []*v1.Pod, serves *v1.Pod) {
-	for _, pod := range pods {
+func (f *Failover) tellStandbys(ctx context.Context, pods *pods) {
+	for _, pod := range pods.there {
 		switch {
-		case pod == serves:
+		case pod == pods.serves:
 		case isReady(pod):
 			f.Say("Pod %s on %s is the standby", pod.Name, pod.Spec.NodeName)
 		default:
-			f.Say("Pod %s will be the standby: %s", pod.Name, f.podWaits(ctx, pod))
+			f.Say("Pod %s will be the standby: %s", pod.Name, f.podWaits(ctx, pods, pod))
 		}
 	}
 }
 
-// waitsFor says what podnas waits for, or which of its pods serves.
-func (f *Failover) waitsFor(ctx context.Context) (pods []*v1.Pod, says string, serves *v1.Pod) {
+// waitsFor says what podnas waits for; nothing, if one of its pods serves.
+func (f *Failover) waitsFor(ctx context.Context) (pods *pods, says string) {
 	pods, err := f.pods(ctx)
 	if err != nil {
-		return nil, fmt.Sprintf("the API server does not answer: %v", err), nil
+		return nil, fmt.Sprintf("the API server does not answer: %v", err)
 	}
-	serves = f.serving(ctx, pods)
-	pod := f.of(pods, serves)
+	pod := pods.of(f.Node)
 	switch {
 	case pod == nil:
-		return nil, "the StatefulSet's controller has not made the next pod yet", nil
+		return pods, "the StatefulSet's controller has not made the next pod yet"
 	case pod.Spec.NodeName == f.Node:
-		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node), nil
-	case serves != nil:
-		return pods, "", serves
+		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node)
+	case pods.serves != nil:
+		return pods, ""
+	case len(pods.lost) > 0:
+		return pods, f.deadToo(pods.lost[0])
+	case f.shared && slices.ContainsFunc(pods.there, isReady):
+		return pods, "no standby has taken over yet"
 	}
-	if lost := f.lost(ctx, pods); lost != nil {
-		return pods, deadToo(lost), nil
-	}
-	if f.shared && slices.ContainsFunc(pods, isReady) {
-		return pods, "no standby has taken over yet", nil
-	}
-	return pods, f.podWaits(ctx, pod), nil
+	return pods, f.podWaits(ctx, pods, pod)
 }
 
 // podWaits says what a pod waits for that is not ready.
-func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
+func (f *Failover) podWaits(ctx context.Context, pods *pods, pod *v1.Pod) string {
 	if pod.Spec.NodeName == "" {
 		for i := range pod.Status.Conditions {
 			if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Message != "" {
@@ -102,8 +99,8 @@ func (f *Failover) podWaits(ctx context.Context, pod *v1.Pod) string {
 		}
 		return "the next pod waits for a node"
 	}
-	if f.isLost(ctx, pod) {
-		return deadToo(pod)
+	if slices.Contains(pods.lost, pod) {
+		return f.deadToo(pod)
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
