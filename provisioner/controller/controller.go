@@ -16,15 +16,22 @@
 // informers; only kubelet's events have an informer of their own:
 //
 //   - expand.go expands volumes whose claims request more.
+//
 //   - finalizer.go lets PersistentVolumes go that are being deleted and that no claim will ever
 //     release.
+//
 //   - reconcile.go reports what exists only on the disk or only in the cluster, and never removes
 //     it. unfulfilled.go adds the claims that lack what they request.
+//
 //   - fullness.go puts events about full volumes on their claims.
+//
 //   - mountfailures.go reads kubelet's events about failed mounts, and puts an event with advice on
 //     the claim.
+//
 //   - sharednames.go puts an event on podnas's own pod if two nodes have one name.
+//
 //   - package provisioner/snapshots serves the VolumeSnapshot API.
+//
 //   - inuse.go keeps a Lease that lists the bound claims. While there are any,
 //     deploy/components/guard has the API server refuse to delete what they need.
 //
