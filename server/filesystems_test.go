@@ -57,6 +57,7 @@ func TestFileSystems(t *testing.T) {
 // way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
 // handles, go on, whatever form the volume's handles have.
 func TestConformance4Switches(t *testing.T) {
+	testdisk.OnlyCI(t)
 	for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
 		t.Run(string(form), func(t *testing.T) {
 			nfstest4.Run(t, target4(t, testdisk.Memory(t), way4{handles: handlesHere(), form: form}))
