@@ -31,8 +31,8 @@ still attached to NODE, this has it detached. When NODE was started again, --ove
 it refuses if NODE was not restarted since.
 
 You need the rights to get, list and update nodes, get statefulsets, persistentvolumeclaims and persistentvolumes, and to get
-and delete pods; volumeattachments, events and the node's Lease in kube-node-lease are looked at if you may. It runs on your own machine, as the user of
-your kubeconfig: podnas's pod is on the dead node.
+and delete pods; volumeattachments, events and the node's Lease in kube-node-lease are looked at if you may. It runs on
+your own machine, as the user of your kubeconfig: podnas's pod is on the dead node.
 
 Exit codes: 0 podnas serves again; 1 failed, or it does not serve yet; 2 invalid request; 4 refused: nothing was changed,
 or what was has been taken back.`

@@ -52,8 +52,9 @@ If there are several podnas, --namespace and --name say which one is meant. Of t
 that serves. You need the rights to list statefulsets and to get and list pods, which the ClusterRole view has, and to
 get and create pods/exec.
 
-The exit codes are those of the command, which its --help tells: 0 success; 1 failed; 2 invalid request; 3 what was named is not there;
-4 refused, as something is in the way; 5 not enough space; 6 podnas is not running; 7 warnings, but no failures.`
+Exit codes are those of the command, and its --help has more: 0 success; 1 failed; 2 invalid request;
+3 what was named is not there; 4 refused, as something is in the way; 5 not enough space; 6 podnas is
+not running; 7 warnings, but no failures.`
 
 const pluginExamples = `  # Volumes, problems, users
   kubectl podnas volume list

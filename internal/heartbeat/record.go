@@ -98,11 +98,11 @@ func (h *Heartbeat) write(beat []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// errNothingToRead is that a disk which is full can't be asked whether it is ours.
+// errNothingToRead means that a full disk can't be asked whether it is ours.
 var errNothingToRead = errors.New("it has no room for the heartbeat, and no file of podnas beside it that could be read")
 
-// readOr reads from a disk that is full, and returns that it is if the disk answers. If somebody has removed the file, the
-// reserve makes it again.
+// readOr returns the error full if a full disk answers a read, and otherwise why it does not. If somebody has removed the file,
+// the reserve makes it again.
 func (h *Heartbeat) readOr(beat []byte, full error) error {
 	err := h.readDirectly(File)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) { // it is there, and has its block
@@ -125,7 +125,7 @@ func (h *Heartbeat) readOr(beat []byte, full error) error {
 	return errNothingToRead
 }
 
-// readDirectly reads the begin of a file from the disk, and not from memory, where the file system can do that. Its error is io.EOF
+// readDirectly reads the beginning of a file from the disk, and not from memory, where the file system can do that. Its error is io.EOF
 // if there is nothing in the file.
 func (h *Heartbeat) readDirectly(name string) error {
 	f, err := h.cfg.Dir.OpenFile(name, os.O_RDONLY|syscall.O_DIRECT, 0)

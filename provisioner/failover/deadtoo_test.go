@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/podnas/podnas/provisioner/failover"
@@ -50,13 +51,19 @@ func TestSecondDeadNode(t *testing.T) {
 	}
 }
 
-// The next node dies while it is waited for.
-func TestDiesWhileWatched(t *testing.T) {
+// begun is a failover that was begun before: the next pod, on another node, is not ready yet.
+func begun(t *testing.T) (*failover.Failover, *fake.Clientset) {
+	t.Helper()
 	w := newWorld()
 	tainted(w.dead)
 	w.pod = pod("alive", false)
 	client := w.client()
-	f := of(t, client)
+	return of(t, client), client
+}
+
+// The next node dies while it is waited for.
+func TestDiesWhileWatched(t *testing.T) {
+	f, client := begun(t)
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
 	var said strings.Builder
@@ -85,11 +92,7 @@ func TestDiesWhileWatched(t *testing.T) {
 
 // Each look asks once for the node of each pod: client-go makes five calls per second.
 func TestAsksForNodesOnce(t *testing.T) {
-	w := newWorld()
-	tainted(w.dead)
-	w.pod = pod("alive", false)
-	client := w.client()
-	f := of(t, client)
+	f, client := begun(t)
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
 	f.Say = func(string, ...any) { cancel() } // after the first look of watch it ends
