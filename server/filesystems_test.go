@@ -19,6 +19,7 @@ import (
 
 // TestWaysToFindFiles puts the native engine to the suites with the kernel's handles, where they work.
 func TestWaysToFindFiles(t *testing.T) {
+	testdisk.OnlyCI(t)
 	t.Run("kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), uncounted) })
 	t.Run("server counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), counted) })
 	t.Run("by index, kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
