@@ -37,7 +37,7 @@ type Result struct {
 	Volume string `json:"volume,omitempty"` // the name of the volume, if it is about one, for commands
 	Status Status `json:"status"`
 	Says   string `json:"says"`
-	Fix    string `json:"fix,omitempty"`    // what to do, unless all is well
+	Fix    string `json:"fix,omitempty"`    // what to do, unless all is well, with commands in single quotes
 	Source string `json:"source,omitempty"` // the part of podnas, as Check.Source
 }
 

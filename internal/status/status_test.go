@@ -265,7 +265,11 @@ func TestHealth(t *testing.T) {
 		{"a warning", []doctor.Result{good, notice}, []string{"All works. There is something to know.", "<strong>check</strong>: almost full", "To do: make it larger", "<title>podnas"}},
 		{"a failure comes first", []doctor.Result{notice, bad}, []string{"Something is wrong.", `it is gone <span class="fix">To do: put it back</span></div><div class="problem notice"><strong>check`, "volume &lt;v&gt;", "<title>Trouble: podnas"}},
 		{"few are in sight", many, []string{`put it back</span></div><details id="problems"><summary>99 more problems</summary><div class="problem bad">`}},
-		{"more than is listed", many, []string{"Something is wrong.", "and 4 more, podnas doctor has them all"}},
+		{"more than is listed", many, []string{"Something is wrong.", "and 4 more, &#39;podnas doctor&#39; has them all"}},
+		{"commands to copy", []doctor.Result{{Check: "v", Status: doctor.Failed, Fix: "make it again ('podnas volume manifests v | kubectl apply -f -'), don't wait, or 'kubectl get pods'"}}, []string{
+			`make it again (<code id="fix-`, `">kubectl exec -n storage podnas-0 -- podnas volume manifests v | kubectl apply -f -</code> <button type="button" class="copy" data-copies="fix-`,
+			`aria-label="Copy the command kubectl get pods">Copy</button></span></div>`, `</button>), don&#39;t wait, or <code id="fix-`,
+		}},
 		// What is read out when it changes.
 		{"the names", []doctor.Result{notice, bad, bad}, []string{`<p id="state" role="status" class="state bad">Something is wrong.<span class="unseen"> volume &lt;v&gt;, check</span></p>`}},
 	} {

@@ -58,7 +58,7 @@ func volumesSection(l list) g.Node {
 			h.ID("folded"), h.Summary(g.Textf("%s more; above are the fullest, the busiest, and those with a problem", volume.FormatCount(l.Matching-len(l.Shown), ""))),
 			volumesTable(l.Folded),
 		)),
-		g.If(l.Matching > volumesMax, none(fmt.Sprintf("and %d more: filter for them; podnas volume list has all", l.Matching-volumesMax))),
+		g.If(l.Matching > volumesMax, none(fmt.Sprintf("and %d more: filter for them; 'podnas volume list' has all", l.Matching-volumesMax))),
 	)
 }
 

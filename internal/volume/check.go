@@ -61,7 +61,7 @@ func (s *Store) Check() ([]Finding, error) {
 		f := Finding{
 			Path:    p,
 			Problem: "a directory that belongs to no volume",
-			Fix:     "turn it into a volume: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
+			Fix:     "turn it into a volume: 'podnas volume adopt NAME --path=" + p + " --size=SIZE', or move it away",
 			Notice:  true,
 		}
 		if isLost(p) {

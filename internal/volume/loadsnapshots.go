@@ -188,7 +188,7 @@ func (s *Store) checkSnapshotsOf(id uint64) []Finding {
 		if _, err := s.root.Lstat(r.tree()); errors.Is(err, os.ErrNotExist) && !r.deleting {
 			findings = append(findings, Finding{
 				Volume: r.Volume, Path: r.tree(), Problem: "the files of its snapshot " + r.Name + " are missing",
-				Fix: fmt.Sprintf("put them back, or delete the snapshot: podnas snapshot delete %s %s", r.Volume, r.Name),
+				Fix: fmt.Sprintf("put them back, or delete the snapshot: 'podnas snapshot delete %s %s'", r.Volume, r.Name),
 			})
 		}
 	}

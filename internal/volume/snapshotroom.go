@@ -56,7 +56,7 @@ type SnapshotSpaceError struct {
 
 func (e *SnapshotSpaceError) Error() string {
 	return fmt.Sprintf("a snapshot of volume %s may come to take as much as the volume uses, when all of that changes: %s. "+
-		"Delete snapshots or files, make the disk larger, or promise less: podnas volume set %[1]s --snapshot-reserve 20%%, or 0", e.Volume, e.Space.Error())
+		"Delete snapshots or files, make the disk larger, or promise less: 'podnas volume set %[1]s --snapshot-reserve 20%%', or 0", e.Volume, e.Space.Error())
 }
 
 // Unwrap makes it a *NoSpaceError.

@@ -412,7 +412,7 @@ func (s *Store) load() error {
 func (s *Store) makeStateDirs() error {
 	_, noRecords := s.root.Lstat(volumesDir)
 	if _, err := s.root.Lstat(InstanceFile); err == nil && errors.Is(noRecords, os.ErrNotExist) {
-		return fmt.Errorf("%s/%s, the folder with the records of the volumes, is missing: restore it from a backup of the disk. Without a backup, create it, start podnas, and adopt the directories with podnas volume adopt",
+		return fmt.Errorf("%s/%s, the folder with the records of the volumes, is missing: restore it from a backup of the disk. Without a backup, create it, start podnas, and adopt the directories with 'podnas volume adopt'",
 			s.root.Name(), volumesDir)
 	}
 	if info, err := s.root.Lstat(volumesDir); err == nil && !info.IsDir() {

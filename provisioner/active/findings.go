@@ -28,7 +28,7 @@ func (a *Active) Findings() []doctor.Result {
 	}
 	switch {
 	case s.labelErr != nil:
-		return append(found, doctor.Fail("apply deploy/components/ha, whose Role lets podnas get, list and patch pods in its namespace. Until then by hand: kubectl -n "+a.Namespace+" label --overwrite pod "+a.Pod+" "+RoleLabel+"="+RoleActive+", and "+RoleLabel+"="+RoleStandby+" for the others",
+		return append(found, doctor.Fail("apply deploy/components/ha, whose Role lets podnas get, list and patch pods in its namespace. Until then by hand: 'kubectl -n "+a.Namespace+" label --overwrite pod "+a.Pod+" "+RoleLabel+"="+RoleActive+"', and "+RoleLabel+"="+RoleStandby+" for the others",
 			"the Service may lead to another pod, or to none: %v", explain(s.labelErr)))
 	case !s.served && time.Since(s.since) < patience:
 		return append(found, doctor.Good("podnas has begun to serve just now"))
@@ -39,6 +39,6 @@ func (a *Active) Findings() []doctor.Result {
 	case time.Since(s.since) < patience:
 		return append(found, doctor.Good("there has been no standby for %s: %s", time.Since(s.since).Round(time.Second), s.waits))
 	}
-	return append(found, doctor.Warn("podnas doctor pod says more. If a node is dead: kubectl podnas failover NODE, so that its pod starts elsewhere",
+	return append(found, doctor.Warn("'kubectl podnas doctor pod' says more. If a node is dead: 'kubectl podnas failover NODE', so that its pod starts elsewhere",
 		"nobody takes over if this podnas dies, since %s: %s", s.since.UTC().Format(time.RFC3339), s.waits))
 }

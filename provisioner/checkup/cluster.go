@@ -62,9 +62,9 @@ type grant struct {
 
 // rights checks with the API server whether podnas has all the rights it needs.
 func (c *Cluster) rights(ctx context.Context) []doctor.Result {
-	wanted := []grant{{controller.Rights(), "apply the ClusterRole and the Role of this version: kubectl apply -f deploy/base/rbac.yaml"}}
+	wanted := []grant{{controller.Rights(), "apply the ClusterRole and the Role of this version: 'kubectl apply -f deploy/base/rbac.yaml'"}}
 	if c.Active != nil {
-		wanted = append(wanted, grant{active.Rights(), "apply the Role of deploy/components/ha: kubectl apply -f deploy/components/ha/rbac.yaml"})
+		wanted = append(wanted, grant{active.Rights(), "apply the Role of deploy/components/ha: 'kubectl apply -f deploy/components/ha/rbac.yaml'"})
 	}
 	asked := 0
 	var results []doctor.Result
@@ -95,13 +95,13 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 func (c *Cluster) policy(ctx context.Context) doctor.Result {
 	name := c.Provisioner.Name
 	if err := controller.MayProvision(ctx, c.Client, name); err != nil {
-		return doctor.Fail("apply the policy of this version, with the provisioner name of --provisioner in it: kubectl apply -f deploy/base/policy.yaml", "%v", err)
+		return doctor.Fail("apply the policy of this version, with the provisioner name of --provisioner in it: 'kubectl apply -f deploy/base/policy.yaml'", "%v", err)
 	}
 	switch wide, err := controller.MayMakeAny(ctx, c.Client, name); {
 	case err != nil:
 		return doctor.Warn("try again, and make sure that podnas's pod can reach the API server", "can't find out whether a policy restricts the PersistentVolumes that podnas may create: %v", err)
 	case wide:
-		return doctor.Warn("apply the policy, with the name of podnas's ServiceAccount in it: kubectl apply -f deploy/base/policy.yaml (Kubernetes 1.30 or later)",
+		return doctor.Warn("apply the policy, with the name of podnas's ServiceAccount in it: 'kubectl apply -f deploy/base/policy.yaml' (Kubernetes 1.30 or later)",
 			"podnas may create PersistentVolumes of any kind, including hostPath: an attacker with control over podnas could get control over the nodes")
 	}
 	return doctor.Good("podnas may make NFS volumes of %s alone", name)

@@ -87,7 +87,7 @@ func space(d Disk) doctor.Result {
 }
 
 func judgeSpace(free, capacity int64) doctor.Result {
-	const fix = "remove files (podnas volume list shows the usage of each volume), delete archived and retained volumes (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
+	const fix = "remove files ('podnas volume list' shows the usage of each volume), delete archived and retained volumes ('podnas volume list --all'; 'podnas volume delete NAME --kept'), or make the disk larger"
 	says := fmt.Sprintf("%s of %s are free", volume.FormatSize(free), volume.FormatSize(capacity))
 	percent := volume.Percent(capacity-free, capacity)
 	switch mark := volume.DiskMark(percent); {
@@ -113,7 +113,7 @@ func judgeInodes(space *volume.Space) doctor.Result {
 	free, total := space.InodesFree, space.Inodes
 	percent := volume.Percent(int64(total-free), int64(total))
 	mark := volume.DiskMark(percent)
-	const fix = "remove small files (podnas volume list -o wide counts them). The number of inodes of an ext4 can't be changed; XFS creates them while it has space"
+	const fix = "remove small files ('podnas volume list -o wide' counts them). The number of inodes of an ext4 can't be changed; XFS creates them while it has space"
 	switch {
 	case total == 0:
 		return doctor.Good("the file system creates them while it has space")

@@ -78,7 +78,7 @@ func (o *Outside) active(pods []*v1.Pod) doctor.Result {
 
 func (o *Outside) standby(ready int) doctor.Result {
 	if ready == 0 {
-		return doctor.Warn("see the checks of the pods. If a node is dead, its pod goes by kubectl podnas failover NODE, and starts on another node", "no pod is ready to take over")
+		return doctor.Warn("see the checks of the pods. If a node is dead, its pod goes by 'kubectl podnas failover NODE', and starts on another node", "no pod is ready to take over")
 	}
 	return doctor.Good("%d ready to take over", ready)
 }

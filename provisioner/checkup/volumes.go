@@ -37,7 +37,7 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 	if mark == 0 {
 		return nil
 	}
-	fix := "remove files, or raise it: podnas volume resize " + v.Name + " SIZE"
+	fix := "remove files, or raise it: 'podnas volume resize " + v.Name + " SIZE'"
 	if v.Claim != nil {
 		fix = fmt.Sprintf("remove files, or raise the request of claim %s/%s", v.Claim.Namespace, v.Claim.Name)
 	}
@@ -58,7 +58,7 @@ func schedules(all []volume.Scheduled) []doctor.Result {
 			continue
 		}
 		v := &all[i].Volume
-		r := doctor.Warn("podnas tries again; what the reason says has to be done, and its log has more. For no snapshots of the volume: podnas volume set "+v.Name+" --snapshots none",
+		r := doctor.Warn("podnas tries again; what the reason says has to be done, and its log has more. For no snapshots of the volume: 'podnas volume set "+v.Name+" --snapshots none'",
 			"its scheduled snapshots (%s) are not taken: %s", v.Schedule, problem)
 		if all[i].Late {
 			r.Status = doctor.Failed

@@ -222,7 +222,7 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 		if err := provisioner.CheckLeadsTo(pv, v); err != nil {
 			return &volume.Finding{
 				Volume: pv.Name, Path: v.Path, Problem: err.Error(),
-				Fix: "make the PersistentVolume again, podnas volume manifests prints it",
+				Fix: "make the PersistentVolume again, 'podnas volume manifests' prints it",
 			}
 		}
 		c.note(ctx, pv, v)
@@ -240,14 +240,14 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 	}
 	if errors.Is(err, volume.ErrRecord) {
 		f.Problem = fmt.Sprintf("PersistentVolume %s can't be mounted: %v", pv.Name, err)
-		f.Fix = "put the record right, see podnas doctor; podnas does not delete the volume before"
+		f.Fix = "put the record right, see 'podnas doctor'; podnas does not delete the volume before"
 	}
 	if kept, err := c.p.Store.Kept(); err == nil {
 		for _, k := range kept {
 			if k.Name == pv.Name {
 				f.Path = k.Path
 				f.Problem += fmt.Sprintf("; it was deleted and is %s", k.State)
-				f.Fix = "bring it back with podnas volume adopt " + k.Name + ", or delete the PersistentVolume and its claim"
+				f.Fix = "bring it back with 'podnas volume adopt " + k.Name + "', or delete the PersistentVolume and its claim"
 			}
 		}
 	}
@@ -273,7 +273,7 @@ func checkSize(pv *v1.PersistentVolume, v volume.Volume) *volume.Finding {
 	return &volume.Finding{
 		Volume: v.Name, Path: v.Path,
 		Problem: fmt.Sprintf("its PersistentVolume says %s, the disk limits it to %s", capacity.String(), volume.FormatSize(v.Size)),
-		Fix:     fmt.Sprintf("podnas volume resize %s %s --force", v.Name, capacity.String()),
+		Fix:     fmt.Sprintf("'podnas volume resize %s %s --force'", v.Name, capacity.String()),
 	}
 }
 
@@ -321,7 +321,7 @@ func orphan(v volume.Volume) volume.Finding {
 		Volume: v.Name, Path: v.Path,
 		Problem: fmt.Sprintf("it has no PersistentVolume, though claim %s/%s had it", v.Claim.Namespace, v.Claim.Name),
 		Notice:  true,
-		Fix:     "make it reachable for a claim of that name with podnas volume manifests " + v.Name + " | kubectl apply -f - (--bind also makes the claim), or end it with podnas volume delete --force " + v.Name,
+		Fix:     "make it reachable for a claim of that name with 'podnas volume manifests " + v.Name + " | kubectl apply -f -' (--bind also makes the claim), or end it with 'podnas volume delete --force " + v.Name + "'",
 	}
 }
 

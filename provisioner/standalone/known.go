@@ -45,7 +45,7 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 		if first := volumes[key].Name; first != "" && first != v.Name {
 			about := "second volume " + v.Name
 			doubles[about] = true
-			r.problem(about, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with podnas volume delete --force %s", key, first, v.Name))
+			r.problem(about, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with 'podnas volume delete --force %s'", key, first, v.Name))
 		}
 	}
 	r.problems.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
@@ -101,9 +101,9 @@ func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 		case owner != store.Identity():
 			return fmt.Errorf("its volume %s is on the disk %s, and the one at %s is %s: mount the right disk; %s, or use --new-disk for all claims", name, owner, r.Root, store.Identity(), anew)
 		case slices.Contains(damaged, name):
-			return fmt.Errorf("its volume %s is on the disk, but its record is damaged or contradicts another: restore .podnas/volumes/%s.json from a backup, or move it away and restore the volume with podnas volume adopt %s; podnas doctor says more; %s too", name, name, name, anew)
+			return fmt.Errorf("its volume %s is on the disk, but its record is damaged or contradicts another: restore .podnas/volumes/%s.json from a backup, or move it away and restore the volume with 'podnas volume adopt %s'; 'podnas doctor' says more; %s too", name, name, name, anew)
 		default:
-			return fmt.Errorf("its volume %s has no record on the disk%s: restore it with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
+			return fmt.Errorf("its volume %s has no record on the disk%s: restore it with 'podnas volume adopt %s'; %s", name, r.keptState(name), name, anew)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pvs.lost)) {
@@ -111,12 +111,12 @@ func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 	}
 	for _, name := range damaged {
 		if pvs.byName[name] == nil { // otherwise it belongs to another claim
-			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged or contradicts another, and may belong to this claim: restore it from a backup, or move it away; podnas doctor says more", name)
+			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged or contradicts another, and may belong to this claim: restore it from a backup, or move it away; 'podnas doctor' says more", name)
 		}
 	}
 	for _, dir := range store.Lost() {
 		if !r.seen[dir] { // otherwise a person has removed its PersistentVolume, to begin anew
-			return fmt.Errorf("the directory %[1]s has the name of a volume, but no record, and may have the files of this claim: restore .podnas/volumes/%[1]s.json from a backup; or make it a volume with podnas volume adopt %[1]s --size=SIZE, and name it in volumeName of the right claim; or move it away", dir)
+			return fmt.Errorf("the directory %[1]s has the name of a volume, but no record, and may have the files of this claim: restore .podnas/volumes/%[1]s.json from a backup; or make it a volume with 'podnas volume adopt %[1]s --size=SIZE', and name it in volumeName of the right claim; or move it away", dir)
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claim
 			if owner := keyOf(v.Claim.Namespace, v.Claim.Name); m.has(owner) { // the file was changed, and is written again
 				continue
 			} else if owner != claimOf(pv) {
-				r.problem("volume "+name, fmt.Errorf("its claim is %s by its record on the disk, and %s by %s, so it is not deleted: correct that file, or delete the volume (podnas volume delete --force %s)", owner, claimOf(pv), r.pvFile(name), name))
+				r.problem("volume "+name, fmt.Errorf("its claim is %s by its record on the disk, and %s by %s, so it is not deleted: correct that file, or delete the volume ('podnas volume delete --force %s')", owner, claimOf(pv), r.pvFile(name), name))
 				continue
 			}
 		}
@@ -144,7 +144,7 @@ func (r *Runner) recognize(m *manifests, volumes map[claimKey]volume.Volume) *pa
 	first := volumes[claimKey(names[0])].Name
 	return &pauseError{
 		fmt.Sprintf("since podnas has started, the folder %s had no claim of those that have volumes on this disk (%s), so it may be the wrong folder", r.Claims, volume.FormatNames(names)),
-		fmt.Sprintf("start podnas with the right --claims, or put the files back; one of the claims is enough. If they were removed on purpose, delete their volumes (podnas volume delete --force %s)", first),
+		fmt.Sprintf("start podnas with the right --claims, or put the files back; one of the claims is enough. If they were removed on purpose, delete their volumes ('podnas volume delete --force %s')", first),
 	}
 }
 

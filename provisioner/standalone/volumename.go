@@ -81,7 +81,7 @@ func (r *Runner) free(name string, pvs writtenPVs) (v volume.Volume, kept bool, 
 	case pv != nil && pv.Annotations[provisioner.InstanceAnnotation] != store.Identity():
 		why = "that volume is on the disk " + pv.Annotations[provisioner.InstanceAnnotation]
 	}
-	return volume.Volume{}, false, fmt.Errorf("its volumeName is %s, and on the disk at %s %s: bring its files there and make a volume of them (podnas volume adopt %s), correct volumeName (podnas volume list --all), or remove it to get a new, empty volume",
+	return volume.Volume{}, false, fmt.Errorf("its volumeName is %s, and on the disk at %s %s: bring its files there and make a volume of them ('podnas volume adopt %s'), correct volumeName ('podnas volume list --all'), or remove it to get a new, empty volume",
 		name, r.Root, why, name)
 }
 
