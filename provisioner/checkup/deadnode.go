@@ -12,45 +12,43 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner/failover"
 )
 
-const (
-	// nodesTimeout leaves time for what else is looked at.
-	nodesTimeout = doctor.Timeout / 2
-	// nodesPage is how many nodes are asked for at a time. Each has some 10 KiB.
-	nodesPage = 500
-)
+// nodesTimeout leaves time for what else is looked at.
+const nodesTimeout = doctor.Timeout / 2
 
 // lookAtNodes gets the nodes, if the caller may see them. The ClusterRole view does not grant that, so nothing is said without the right.
 func (o *Outside) lookAtNodes(ctx context.Context) []doctor.Result {
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
 	nodes := map[string]*v1.Node{}
-	for options := (metav1.ListOptions{Limit: nodesPage}); ; {
-		page, err := o.Client.CoreV1().Nodes().List(ctx, options)
-		switch {
-		case apierrors.IsForbidden(err):
-			return nil
-		case err != nil:
-			return only(named("nodes", doctor.Warn("try again; kubectl get nodes says whether they are Ready", "can't list nodes, so what they would show is missing here: %v", err)))
+	err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return o.Client.CoreV1().Nodes().List(ctx, options)
+	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		if node, ok := item.(*v1.Node); ok {
+			nodes[node.Name] = node
 		}
-		for i := range page.Items {
-			nodes[page.Items[i].Name] = &page.Items[i]
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			o.nodes = nodes
-			return nil
-		}
+		return nil
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return only(named("nodes", doctor.Warn("try again; 'kubectl get nodes' says whether they are Ready", "can't list nodes, so what they would show is missing here: %v", err)))
 	}
+	o.nodes = nodes
+	return nil
 }
 
 // deadNode says what to do with a pod whose node does not answer.
 func (o *Outside) deadNode(node string) string {
-	return fmt.Sprintf("kubectl get node %s. If it is dead, and off: %s", node, o.failover(node))
+	return fmt.Sprintf("'kubectl get node %s' says whether it is Ready. If it is dead, and off: '%s'", node, o.failover(node))
 }
 
 func (o *Outside) failover(node string) string {

@@ -12,15 +12,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 )
 
-const (
-	// outOfServicePeriod is the time between two looks at the nodes. The first is after one, in which most clients come.
-	outOfServicePeriod = 2 * time.Second
-	// outOfServicePage is how many nodes are asked for at a time. Each has some 10 KiB.
-	outOfServicePage = 500
-)
+// outOfServicePeriod is the time between two looks at the nodes. The first is after one, in which most clients come.
+const outOfServicePeriod = 2 * time.Second
 
 // AwaitedClient is a client of version 4 for which the server waits after a crash, before others can open or lock anything.
 type AwaitedClient struct {
@@ -97,20 +95,18 @@ func (o *outOfService) look(ctx context.Context) error {
 func (o *outOfService) nodes(ctx context.Context) (out []*v1.Node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for options := (metav1.ListOptions{Limit: outOfServicePage}); ; {
-		page, err := o.client.CoreV1().Nodes().List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list nodes: %w", err)
+	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return o.client.CoreV1().Nodes().List(ctx, options)
+	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		if node, ok := item.(*v1.Node); ok && isOutOfService(node) {
+			out = append(out, node)
 		}
-		for i := range page.Items {
-			if node := &page.Items[i]; isOutOfService(node) {
-				out = append(out, node)
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return out, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+	return out, nil
 }
 
 // isOutOfService reports whether somebody has said that a node is off, and nothing speaks against it.
