@@ -134,7 +134,7 @@ idle: ## how often a server with 200 volumes and 50 clients wakes that has nothi
 
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
-	@chromium=$$(test/page/setup.sh); axe=$$(test/page/axe.sh); set -x; \
+	@$(if $(PAGE_PICTURES),mkdir -p '$(abspath $(PAGE_PICTURES))'; )chromium=$$(test/page/setup.sh); axe=$$(test/page/axe.sh); set -x; \
 	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 20m -v ./test/page
 
 .PHONY: page-picture
