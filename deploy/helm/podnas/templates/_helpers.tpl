@@ -50,7 +50,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* The level of Pod Security that the pod meets. */}}
 {{- define "podnas.podSecurity" -}}
-{{- if or .Values.kernelHandles (eq .Values.quota "kernel") .Values.disk.hostPath .Values.diskImage.size -}}
+{{- if or .Values.kernelHandles (eq .Values.quota "kernel") .Values.disk.hostPath .Values.diskImage.size .Values.ha.enabled -}}
 privileged
 {{- else -}}
 {{- .Values.podSecurity -}}
