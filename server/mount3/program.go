@@ -6,14 +6,23 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/stats"
 )
 
-// mountsMax bounds DUMP's list. It is for people: nothing depends on it.
-const mountsMax = 1000
+const (
+	// mountsMax bounds DUMP's list. It is for people: nothing depends on it.
+	mountsMax = 1000
+
+	// logBurst is how many lines about mounts, and about refused ones, are logged at once, and logPeriod how long until one
+	// more is: anybody may call. All nodes of a cluster mount at once when podnas comes back.
+	logBurst  = 1000
+	logPeriod = time.Second
+)
 
 // Exports are the volumes that clients can mount. Its methods may be called concurrently, and
 // must not block: they run on the goroutine that reads the connection.
@@ -28,7 +37,8 @@ type Exports interface {
 // service answers MOUNT, RFC 1813 section 5.
 type service struct {
 	exports Exports
-	log     *slog.Logger
+	mounted *stats.Lines
+	refused *stats.Lines
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -42,7 +52,7 @@ type mount struct {
 
 // NewProgram returns the server's side of MOUNT version 3.
 func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
-	s := &service{exports: exports, log: log}
+	s := &service{exports: exports, mounted: stats.NewLines(log, logBurst, logPeriod), refused: stats.NewLines(log, logBurst, logPeriod)}
 	return oncrpc.Program{
 		Number:  mount3.Program,
 		Version: mount3.Version,
@@ -77,9 +87,9 @@ func (s *service) mnt(c *oncrpc.Call) rpc.AcceptStat {
 	if status == mount3.OK {
 		res.Handle, res.Flavors = fh, []rpc.AuthFlavor{rpc.AuthSys}
 		s.add(mount{client, name})
-		s.log.Info("mount: mounted", "path", name, "client", client)
+		s.mounted.Log(slog.LevelInfo, "mount: mounted", "path", name, "client", client)
 	} else {
-		s.log.Info("mount: refused", "path", name, "client", client, "status", status)
+		s.refused.Log(slog.LevelInfo, "mount: refused", "path", name, "client", client, "status", status)
 	}
 	c.Reply = res.Append(c.Reply)
 	return rpc.Success

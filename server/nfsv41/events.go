@@ -10,9 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/time/rate"
-
 	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/stats"
 )
 
 const (
@@ -25,9 +24,7 @@ const (
 // events logs and counts what becomes of clients. Lines of each level have a limit of
 // their own, so that many clients that come and go hide none that loses something.
 type events struct {
-	log      *slog.Logger
-	rates    map[slog.Level]*rate.Limiter
-	withheld atomic.Uint64
+	lines map[slog.Level]*stats.Lines
 
 	kinds     [state.GraceEnded]atomic.Uint64 // by state.EventKind
 	lostOpens atomic.Uint64
@@ -37,9 +34,9 @@ type events struct {
 }
 
 func newEvents(log *slog.Logger) *events {
-	e := &events{log: log, rates: map[slog.Level]*rate.Limiter{}}
+	e := &events{lines: map[slog.Level]*stats.Lines{}}
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn} {
-		e.rates[level] = rate.NewLimiter(rate.Every(eventPeriod), eventBurst)
+		e.lines[level] = stats.NewLines(log, eventBurst, eventPeriod)
 	}
 	return e
 }
@@ -107,18 +104,7 @@ func (v *events) tell(e state.Event) {
 }
 
 func (v *events) line(level slog.Level, message string, attrs []any) {
-	if !v.rates[level].Allow() {
-		v.withheld.Add(1)
-		return
-	}
-	if n := v.withheld.Swap(0); n > 0 {
-		attrs = append(attrs, "withheld", n)
-	}
-	if level == slog.LevelWarn {
-		v.log.Warn(message, attrs...)
-		return
-	}
-	v.log.Info(message, attrs...)
+	v.lines[level].Log(level, message, attrs...)
 }
 
 // printableMax bounds what is shown of a name, in bytes.
