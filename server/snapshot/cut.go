@@ -58,11 +58,9 @@ func (v *Volume) cut(ctx context.Context, t *taking, paused *atomic.Int64) (time
 func (v *Volume) cutNow(t *taking, wait time.Duration) (at time.Time, ok bool) {
 	cut := &closing{opened: make(chan struct{})}
 	if !v.changes.close(cut) { // it is held, and the holder makes no change meanwhile
-		if hold := v.changes.closed.Load(); hold == nil || !hold.drained.Load() {
-			return at, false
-		}
-		v.taking.Store(t)
-		return time.Now(), true
+		hold := v.changes.closed.Load()
+		ok = hold != nil && hold.whileDrained(&v.changes, func() { v.taking.Store(t) })
+		return time.Now(), ok
 	}
 	defer v.changes.open(cut)
 	if !v.changes.drain(wait, nil) {
@@ -93,6 +91,12 @@ func (v *Volume) Hold(ctx context.Context) (release func(), err error) {
 		}
 		return nil, ErrNoCut
 	}
-	hold.drained.Store(true)
-	return func() { v.changes.open(hold) }, nil
+	hold.mu.Lock()
+	hold.drained = true
+	hold.mu.Unlock()
+	return func() {
+		hold.mu.Lock()
+		defer hold.mu.Unlock()
+		v.changes.open(hold)
+	}, nil
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -77,8 +78,23 @@ const gateParts = 8
 type closing struct {
 	opened chan struct{} // closed at its end
 	held   bool          // it takes long: changes fail instead of waiting
+
+	mu sync.Mutex // keeps what is held from being opened
 	// drained is whether no change is under way any more that began before.
-	drained atomic.Bool
+	//
+	// +checklocks:mu
+	drained bool
+}
+
+// whileDrained calls cut, if no change is under way, and none comes before it has returned.
+func (c *closing) whileDrained(g *gate, cut func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.drained || g.closed.Load() != c {
+		return false
+	}
+	cut()
+	return true
 }
 
 // Part is where a change has entered.
