@@ -85,7 +85,8 @@ func (d *FS) Number(i Inode) uint64 {
 	return i.Number
 }
 
-// Inode is the inode that attributes are of: to mark twice is not to mark.
+// Inode is the inode that attributes are of. Number marks it once, from what the attributes have: a second mark would undo the
+// first.
 func (d *FS) Inode(a *Attr) Inode {
 	return Inode{Device: a.Device, Number: d.Number(Inode{Device: a.Device, Number: a.Ino})}
 }

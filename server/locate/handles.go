@@ -203,7 +203,7 @@ func (h *Handles) Put(d *Described, handle []byte) {
 }
 
 // Evict removes handles that were not used for a while. It is called every
-// handlesKept.
+// HandlesKept.
 func (h *Handles) Evict() {
 	age := h.age.Add(1)
 	left := h.each(func(way *atomic.Pointer[CachedHandle], r *CachedHandle) bool {

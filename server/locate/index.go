@@ -115,7 +115,7 @@ func (x *Index) Identify(dir int, name []byte) (disk.FileID, error) {
 	return id, err
 }
 
-// look is inodes.look.
+// look identifies a name in a directory by its inode.
 func (x *Index) look(dir int, name string) (disk.FileID, unix.Statx_t, error) {
 	return disk.ByInode{FS: x.volume.FS}.Look(dir, name)
 }

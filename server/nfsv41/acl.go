@@ -11,7 +11,7 @@ import (
 
 // The attribute acl (RFC 8881 section 6.2.1) shows the disk's POSIX ACLs, acl(5), and sets them. These know fewer
 // rights, and look at entries in an order of their own. So what is shown has entries that deny what later ones would give,
-// and what is set gives nobody a right that the client's ACL does not: posixACL.
+// and what is set gives nobody a right that the client's ACL does not: posixACLs.
 
 // Rights of ACEs that a permission of a POSIX ACL stands for. WRITE is to remove names, too, in a directory.
 const (

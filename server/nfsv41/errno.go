@@ -13,7 +13,7 @@ type statusError nfs4.Status
 
 func (e statusError) Error() string { return nfs4.Status(e).String() }
 
-// statusOf is the one place where an error becomes a status.
+// statusOf is the one place where an error of an operation becomes its status. Errors of package state are statusErrors by then.
 func statusOf(err error) nfs4.Status {
 	if err == nil {
 		return nfs4.OK

@@ -158,8 +158,8 @@ func (c *Call) Clone(from, to *inode.File, fromOffset, offset, count uint64) err
 	return c.syncRange(to)
 }
 
-// Copy copies a range of a file that is open with UseRead to another, which is open with UseWrite: as much as can be done in
-// about a second. Where the disk can, both share the blocks. A count of 0 is everything up to the end.
+// Copy copies a range of a file that is open with UseRead to another, which is open with UseWrite: what is done before
+// copyFor has passed. Where the disk can, both share the blocks. A count of 0 is everything up to the end.
 //
 // If some was copied before an error, there is no error: the client gets it when it asks for the rest.
 func (c *Call) Copy(from, to *inode.File, fromOffset, offset, count uint64) (w Written, err error) {
