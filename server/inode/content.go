@@ -13,7 +13,8 @@ import (
 type content struct {
 	// mu is read-locked by each WRITE, and locked by what sets the size, gives blocks to a range, takes some away, or
 	// shares them. Nothing that has the names of a directory locked waits for it.
-	mu sync.RWMutex
+	mu      sync.RWMutex
+	waiting atomic.Int32 // calls that wait for mu, but those in WaitForData
 	// replaced is whether a CLONE is putting something in place of the data, in several steps. No READ begins then.
 	replaced atomic.Bool
 }
@@ -21,9 +22,48 @@ type content struct {
 // settled waits until no CLONE is replacing the data.
 func (c *content) settled() {
 	if c.replaced.Load() {
-		c.mu.RLock()
-		c.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
+		c.rlock()
+		c.mu.RUnlock()
 	}
+}
+
+// lock locks mu. Not checked: it tries first.
+//
+// +checklocksacquire:c.mu
+// +checklocksignore
+func (c *content) lock() {
+	if !c.mu.TryLock() {
+		c.waiting.Add(1)
+		c.mu.Lock()
+		c.waiting.Add(-1)
+	}
+}
+
+// rlock read-locks mu. Not checked: it tries first.
+//
+// +checklocksacquireread:c.mu
+// +checklocksignore
+func (c *content) rlock() {
+	if !c.mu.TryRLock() {
+		c.waiting.Add(1)
+		c.mu.RLock()
+		c.waiting.Add(-1)
+	}
+}
+
+// fewWait is how many calls may wait for the data of a file, or for the names of a directory, with a permit to block, of which
+// there are few.
+const fewWait = 8
+
+// IsAwaited reports whether so many calls wait for the data of a file that another one must call WaitForData first.
+func (f *File) IsAwaited() bool {
+	return f.kept != nil && f.kept.inode.content.waiting.Load() >= fewWait
+}
+
+// WaitForData waits while the data of an awaited file is changed. The caller must hold no lock, and no permit to block.
+func (f *File) WaitForData() {
+	f.kept.inode.content.mu.RLock()
+	f.kept.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
 }
 
 // lockBoth locks the data of two files, or of one, until the function that it returns is called. Not checked: which of
@@ -33,15 +73,15 @@ func (c *content) settled() {
 func lockBoth(a, b *File) (unlock func()) {
 	first, second := &a.kept.inode.content, &b.kept.inode.content
 	if first == second {
-		first.mu.Lock()
+		first.lock()
 		return first.mu.Unlock
 	}
 	// Every call locks in this order, so none waits for the other.
 	if cmp.Or(cmp.Compare(a.Volume.ID, b.Volume.ID), bytes.Compare(a.ID.Bytes(), b.ID.Bytes())) > 0 {
 		first, second = second, first
 	}
-	first.mu.Lock()
-	second.mu.Lock()
+	first.lock()
+	second.lock()
 	return func() {
 		second.mu.Unlock()
 		first.mu.Unlock()

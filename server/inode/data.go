@@ -51,7 +51,7 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
-	f.kept.inode.content.mu.RLock()
+	f.kept.inode.content.rlock()
 	defer f.kept.inode.content.mu.RUnlock()
 	var st unix.Stat_t
 	n := 0
@@ -78,7 +78,7 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 		return unix.EFBIG
 	}
 	if f.use == UseWrite && !f.hasEntered() {
-		f.kept.inode.content.mu.Lock()
+		f.kept.inode.content.lock()
 		defer f.kept.inode.content.mu.Unlock()
 	}
 	return f.changeIt(func() error { return f.truncate(size) })

@@ -24,7 +24,8 @@ type names struct {
 	users   atomic.Int32  // calls that may lock it
 	changes atomic.Uint64 // how often it was locked, and was left by its last user
 
-	lock sync.Mutex
+	waiting atomic.Int32 // calls in lockOfFew that wait for lock
+	lock    sync.Mutex
 	// after is what the directory's attributes are after a change.
 	// +checklocks:lock
 	after disk.Attr
@@ -73,18 +74,54 @@ type LockedNames struct{ first, second *names }
 //
 // +checklocksignore
 func LockNames(f, other *File) LockedNames {
+	l := inOrder(f, other)
+	l.first.lock.Lock()
+	if l.second != nil {
+		l.second.lock.Lock()
+	}
+	return l
+}
+
+// inOrder returns the names of two directories, or of one, in the order in which every call locks them, so that none waits for
+// the other.
+func inOrder(f, other *File) LockedNames {
 	a, b := f.names, other.names
-	if a == b {
-		a.lock.Lock()
+	switch {
+	case a == b:
 		return LockedNames{first: a}
+	case cmp.Or(cmp.Compare(a.key.volume, b.key.volume), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0:
+		return LockedNames{b, a}
 	}
-	// Every call locks in this order, so none waits for the other.
-	if cmp.Or(cmp.Compare(a.key.volume, b.key.volume), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0 {
-		a, b = b, a
-	}
-	a.lock.Lock()
-	b.lock.Lock()
 	return LockedNames{a, b}
+}
+
+// TryLockNames is LockNames, unless so many calls wait for one of the directories that another one must first give back its permit
+// to block. Then ok is false, and nothing is locked.
+//
+// +checklocksignore
+func TryLockNames(f, other *File) (_ LockedNames, ok bool) {
+	l := inOrder(f, other)
+	if !l.first.lockOfFew() {
+		return LockedNames{}, false
+	}
+	if l.second != nil && !l.second.lockOfFew() {
+		l.first.lock.Unlock()
+		return LockedNames{}, false
+	}
+	return l, true
+}
+
+// +checklocksignore
+func (n *names) lockOfFew() bool {
+	if n.lock.TryLock() {
+		return true
+	}
+	defer n.waiting.Add(-1)
+	if n.waiting.Add(1) > fewWait {
+		return false
+	}
+	n.lock.Lock()
+	return true
 }
 
 // Unlock unlocks the names, after a change. Call it once. Not checked: the names are in a list.

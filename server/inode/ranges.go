@@ -33,7 +33,7 @@ const extentsMost = 4096
 func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
 	defer f.enterLong()()
-	f.kept.inode.content.mu.Lock()
+	f.kept.inode.content.lock()
 	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, space.AnyRoom, func() error { return disk.Fallocate(f.fd, 0, offset, length) })
 }
@@ -42,7 +42,7 @@ func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 func (f *File) Deallocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
 	defer f.enterLong()()
-	f.kept.inode.content.mu.Lock()
+	f.kept.inode.content.lock()
 	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, 0, func() error {
 		for done := int64(0); done < length; {
@@ -107,7 +107,7 @@ func (f *File) ShareFrom(as actas.Thread, from *File, fromOffset, offset, length
 	as.MustAct()
 	from.kept.inode.content.settled()
 	defer f.enterLong()()
-	f.kept.inode.content.mu.Lock()
+	f.kept.inode.content.lock()
 	defer f.kept.inode.content.mu.Unlock()
 	a, err := from.Stat()
 	if err != nil {
@@ -190,7 +190,7 @@ func (f *File) fewExtents(offset, length int64) int64 {
 func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
 	from.kept.inode.content.settled()
-	f.kept.inode.content.mu.Lock()
+	f.kept.inode.content.lock()
 	defer f.kept.inode.content.mu.Unlock()
 	err = f.fill(offset, length, space.AnyRoom, func() error {
 		for done < length {

@@ -75,6 +75,9 @@ func (c *Call) setAttrs(f, data *inode.File, attr *SetAttr) error {
 		if err := c.denied(data, true); err != nil {
 			return err
 		}
+		if err := c.settle(data); err != nil {
+			return err
+		}
 	}
 	return c.AsCaller(func(u actas.Thread) error {
 		return c.together.Do(f, data, func() error { return c.setAttr(u, f, data, attr) })

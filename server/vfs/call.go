@@ -149,9 +149,27 @@ func (c *Call) Sync(f *inode.File, dataOnly bool) error {
 	// Begun before the reading is handed on, the sync finds more calls that wait: Go's scheduler runs
 	// first what was made last.
 	syncing := f.BeginSync(dataOnly, c.conn)
+	c.wait()
+	return syncing.Wait()
+}
+
+// wait must be called before the call waits for another goroutine.
+func (c *Call) wait() {
 	c.conn.Wait()
 	c.waited = true
-	return syncing.Wait()
+}
+
+// settle must be called before what changes or reads the data of a file. If many calls wait for it already, the call waits
+// without its permit: else those who wait for one file would keep all others of the volume from theirs.
+func (c *Call) settle(f *inode.File) error {
+	for f.IsAwaited() {
+		c.wait()
+		f.WaitForData()
+		if err := c.mayWaitAgain(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mayWaitAgain is MayWait after a wait.
@@ -166,6 +184,9 @@ func (c *Call) mayWaitAgain() error {
 // blocks must be called before what is likely to wait for the disk, or takes as long as many calls, on
 // a file of the call.
 func (c *Call) blocks(f *inode.File) error {
+	if err := c.settle(f); err != nil {
+		return err
+	}
 	if !c.conn.MayWait(f.Volume.ID, true) {
 		return errGone
 	}

@@ -187,6 +187,9 @@ func (c *Call) openExisting(made *Made, attr *SetAttr) error {
 		if err := c.denied(data, true); err != nil {
 			return err
 		}
+		if err := c.settle(data); err != nil {
+			return err
+		}
 		err = c.AsCaller(func(u actas.Thread) error {
 			if err := f.Access(u, inode.MayWrite); err != nil { // also of the owner, as open(2)
 				return err

@@ -112,6 +112,9 @@ func (c *Call) Write(f *inode.File, p []byte, offset uint64) (w Written, err err
 	if offset > MaxOffset-uint64(len(p)) {
 		return w, syscall.EFBIG
 	}
+	if err := c.settle(f); err != nil {
+		return w, err
+	}
 	n, attr, err := c.writeAt(f, p, offset, &attr)
 	if n == 0 && err != nil {
 		w.After = known(attr)

@@ -74,7 +74,14 @@ func (c *Call) Lookup(dir *inode.File, name, handle []byte) (attr disk.Attr, _ [
 // until unlock has set those after it. After an error, as ESTALE for a directory that was removed, only unlock
 // must follow.
 func (c *Call) lock(a, b *inode.File, inA, inB *Change) (names inode.LockedNames, err error) {
-	names = inode.LockNames(a, b)
+	names, ok := inode.TryLockNames(a, b)
+	if !ok {
+		c.wait()
+		names = inode.LockNames(a, b)
+		if err := c.mayWaitAgain(); err != nil {
+			return names, err
+		}
+	}
 	inA.Before, err = c.before(a)
 	if inB.Before = inA.Before; b.ID != a.ID && err == nil {
 		inB.Before, err = c.before(b)
