@@ -55,6 +55,7 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 	if cfg.NFS4 != "" {
 		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Tracking: cfg.NFS4, Lease: cfg.Lease, Answering: cfg.Heartbeat.Since, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
 		if err != nil {
+			n.opener.Close()
 			return nil, err
 		}
 		served.Programs, served.Closed = append(served.Programs, n.nfs4.Program()), n.nfs4.Closed

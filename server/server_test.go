@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +49,9 @@ func TestNewRefuses(t *testing.T) {
 		"no exports": func(c *server.Config) { c.Exports = nil },
 		"no key":     func(c *server.Config) { c.HandleKey = nil },
 		"no log":     func(c *server.Config) { c.Log = nil },
+		"no folder for the log of the clients' state": func(c *server.Config) { // TestMain sees what is open still
+			c.Engine.Engine, c.NFS4, c.StateLog = server.EngineNative, filepath.Join(t.TempDir(), "clients"), os.DevNull
+		},
 	} {
 		cfg := config(t)
 		change(&cfg)

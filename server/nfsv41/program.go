@@ -126,10 +126,11 @@ func New(cfg Config) (*Server, error) {
 	if s.tables == nil {
 		s.tables = func(int) {}
 	}
-	if s.run, err = openRun(filepath.Dir(cfg.Tracking), cfg.Reserve, cfg.Log); err != nil {
+	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
+	if err := s.openFolders(&cfg); err != nil {
+		s.closeFolders()
 		return nil, err
 	}
-	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	config := state.Config{
 		Lease: s.lease, Answering: cfg.Answering, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
@@ -138,11 +139,6 @@ func New(cfg Config) (*Server, error) {
 			}
 			s.events.tell(e)
 		},
-	}
-	if cfg.StateLog != "" {
-		if err := s.newStateLog(cfg.StateLog); err != nil {
-			return nil, err
-		}
 	}
 	if !s.inherit(config, had) {
 		s.state = state.New(config)
@@ -153,6 +149,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.table.OnForget(s.state.ForgetVolume)
 	return s, nil
+}
+
+// openFolders opens the folder of the run, and that of the log.
+func (s *Server) openFolders(cfg *Config) (err error) {
+	if s.run, err = openRun(filepath.Dir(cfg.Tracking), cfg.Reserve, cfg.Log); err != nil || cfg.StateLog == "" {
+		return err
+	}
+	return s.newStateLog(cfg.StateLog)
 }
 
 // inherit goes on with what the server before has handed over, or with its log if it has died. It
@@ -248,9 +252,12 @@ func (s *Server) Stop() {
 	s.closeFolders()
 }
 
-// closeFolders closes the folders on the disk, which were only looked at or are synced.
+// closeFolders closes the folders on the disk, which were only looked at or are synced, as far as they are open.
 func (s *Server) closeFolders() {
-	_, _ = s.tracking.dir.Close(), s.run.dir.Close()
+	_ = s.tracking.dir.Close()
+	if s.run.dir != nil {
+		_ = s.run.dir.Close()
+	}
 	if s.stateLog != nil {
 		_ = s.stateLog.dir.Close()
 	}
