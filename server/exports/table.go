@@ -68,7 +68,8 @@ func (v *Volume) GivesRoom() bool { return v.GivesRoomFor(0) }
 
 // GivesRoomFor is GivesRoom for a call that takes so many bytes at once.
 func (v *Volume) GivesRoomFor(bytes int64) bool {
-	return v.table != nil && v.table.GivesRoom != nil && v.table.GivesRoom(v.ID, bytes)
+	t := v.table
+	return t != nil && (t.Freeing.Load() > 0 || t.GivesRoom != nil && t.GivesRoom(v.ID, bytes))
 }
 
 // Closed returns a channel that is closed when the export has ended and its last call has
@@ -180,6 +181,9 @@ type Table struct {
 	Scans chan struct{}
 	// Indexes has what the indexes of all volumes share.
 	Indexes locate.Indexes
+
+	// Freeing counts the files of clients that were dismissed and that are being closed. One that was removed frees its space then.
+	Freeing atomic.Int64
 
 	refused refused
 	mu      sync.RWMutex

@@ -39,6 +39,11 @@ func TestTable(t *testing.T) {
 	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
 		t.Errorf("Volumes() = %v", vs)
 	}
+	for _, files := range []int64{1, -1} { // what is being closed may free space
+		if table.Freeing.Add(files); v.GivesRoom() != (files > 0) || v.GivesRoomFor(1<<40) != (files > 0) {
+			t.Errorf("a full disk gets room: %t, with %d files that are being closed", v.GivesRoom(), table.Freeing.Load())
+		}
+	}
 	table.Remove(7)
 	table.Remove(7)
 	if _, ok := table.ByPath("/v"); ok {

@@ -102,6 +102,13 @@ func serve(t testing.TB, dir string, counted bool) net.Conn {
 // serveWith is serve with a directory for the clients that have state.
 func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	t.Helper()
+	conn, _, _ := serveAs(t, dir, counted, server.Config{Tracking: tracking})
+	return conn
+}
+
+// serveAs is serve with what a Config says, and completes that.
+func serveAs(t testing.TB, dir string, counted bool, cfg server.Config) (net.Conn, *server.Server, server.Config) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table := &exports.Table{ByIndex: testdisk.ByIndex()}
 	exported := exports.Exported{ID: 1, Path: "/volume", Dir: dir}
@@ -111,8 +118,9 @@ func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	mustDo(t, table.Export(exported))
 	key := locate.NewKey(make([]byte, 32))
 	opener := inode.NewOpener(table, key, log)
-	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
-	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Tracking: tracking, Log: log})
+	cfg.Files = vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
+	cfg.Opener, cfg.Table, cfg.Key, cfg.Log = opener, table, key, log
+	nfs, err := server.New(cfg)
 	mustDo(t, err)
 	nfs.PanicIn(nfs4.OpDelegpurge)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})
@@ -134,7 +142,7 @@ func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	conn, err := net.Dial("tcp", l.Addr().String())
 	mustDo(t, err)
 	t.Cleanup(func() { conn.Close() })
-	return conn
+	return conn, nfs, cfg
 }
 
 // begin makes a client and a session.

@@ -42,6 +42,12 @@ func (s *Server) PanicIn(op nfs4.OpNum) {
 // State returns what the server knows of its clients, which are none of a test's that dies and begins again.
 func (s *Server) State() *state.State { return s.state }
 
+// Abandon has descriptors be released soon, of which AbandonedMax wait at most.
+func (s *Server) Abandon(all []state.Abandoned) { s.freeing.add(all) }
+
+// AbandonedMax is how many descriptors wait to be released.
+func (s *Server) AbandonedMax() int { return s.freeing.most }
+
 // WentOn reports whether the server goes on with the log of one that died.
 func (s *Server) WentOn() bool { return s.wentOn }
 

@@ -72,6 +72,7 @@ type Server struct {
 	wentOn     bool // with stateLog
 	notices    notices
 	events     *events
+	freeing    *freeing
 	identity   []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
@@ -121,7 +122,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: cmp.Or(cfg.Lease, DefaultLease), began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), operations: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
-		notices: notices{clients: map[uint64]*clientNotices{}},
+		notices: notices{clients: map[uint64]*clientNotices{}}, freeing: newFreeing(limits().Opens, &cfg.Table.Freeing),
 	}
 	if s.tables == nil {
 		s.tables = func(int) {}
@@ -132,7 +133,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	config := state.Config{
-		Lease: s.lease, Answering: cfg.Answering, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
+		Lease: s.lease, Answering: cfg.Answering, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify, Abandoned: s.freeing.add,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
@@ -147,8 +148,15 @@ func New(cfg Config) (*Server, error) {
 			s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", most)
 		}
 	}
-	s.table.OnForget(s.state.ForgetVolume)
+	s.table.OnForget(s.forgetVolume)
 	return s, nil
+}
+
+// forgetVolume closes what clients have open of a volume that has ended, and waits for what they had: whoever deletes the volume, or
+// a snapshot, goes on when this server has no file of it open.
+func (s *Server) forgetVolume(id uint64) {
+	s.state.ForgetVolume(id)
+	s.freeing.wait(id)
 }
 
 // openFolders opens the folder of the run, and that of the log.
@@ -249,6 +257,7 @@ func (s *Server) Stop() {
 		_ = s.stateLog.remove() // what was handed over goes first
 	}
 	s.state.Stop()
+	s.freeing.waitAll() // which frees no orphans any more: the next server does
 	s.closeFolders()
 }
 

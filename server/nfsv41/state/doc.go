@@ -35,7 +35,7 @@
 // The Log is written under it, by unlock: 2 to 3 us for each OPEN, CLOSE, LOCK and LOCKU, most
 // of it for write(2), and nothing for other calls (go test -bench Logged).
 //
-// What has to happen without the lock (Descriptor.Release, Config.Event, Config.LockFree)
+// What has to happen without the lock (Descriptor.Release, Config.Abandoned, Config.Event, Config.LockFree)
 // is collected while it is held, and done by unlock. Tracking is called without it,
 // too: recordLocked and dismissLocked let go of mu for that, and their callers begin anew.
 //

@@ -194,10 +194,15 @@ func (t *opens) keepDescriptor(o *openState, access Access, h Descriptor) {
 // releaseDescriptors releases the descriptors for what the open may no longer do.
 func (t *opens) releaseDescriptors(o *openState) {
 	for i, a := range [...]Access{Read, Write} {
-		if o.access&a == 0 {
-			t.release(o.descriptors[i])
-			o.descriptors[i] = nil
+		if o.access&a != 0 {
+			continue
 		}
+		if o.client.gone {
+			t.abandon(o.descriptors[i], o.file.key.Volume)
+		} else {
+			t.release(o.descriptors[i])
+		}
+		o.descriptors[i] = nil
 	}
 }
 

@@ -49,6 +49,9 @@ func New(cfg Config) *State {
 	if cfg.Answering == nil {
 		cfg.Answering = func() time.Time { return time.Time{} }
 	}
+	if cfg.Abandoned == nil {
+		cfg.Abandoned = releaseAll
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -88,6 +91,13 @@ func New(cfg Config) *State {
 	return s
 }
 
+// releaseAll is Config.Abandoned where that is nil.
+func releaseAll(abandoned []Abandoned) {
+	for _, a := range abandoned {
+		a.Release()
+	}
+}
+
 func orDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
@@ -112,6 +122,9 @@ func (s *State) unlock() {
 	}
 	for _, h := range after.release {
 		h.Release()
+	}
+	if len(after.abandoned) > 0 {
+		s.cfg.Abandoned(after.abandoned)
 	}
 	if after.close != nil {
 		_ = after.close.Close()

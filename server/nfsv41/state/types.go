@@ -35,6 +35,9 @@ type Config struct {
 	// without any lock, before the call returns that was the reason.
 	Event    func(Event)
 	LockFree func(LockFree)
+	// Abandoned is given what clients had open that are gone, and releases it: soon is enough, since nobody can use it any more.
+	// It is called as Event is. If it is nil, the descriptors are released by the call that was the reason.
+	Abandoned func([]Abandoned)
 }
 
 // Limits bound what clients can make the server remember. What is zero has the
@@ -114,6 +117,13 @@ type Descriptor interface {
 	// Release removes a user; the last one closes the descriptor. It is called
 	// without any lock.
 	Release()
+}
+
+// Abandoned is a descriptor of a client that is gone, and the volume that its file is in.
+type Abandoned struct {
+	Descriptor
+
+	Volume uint64
 }
 
 // FileKey identifies a file. State only compares it.

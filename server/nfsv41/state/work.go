@@ -4,7 +4,7 @@ import "io"
 
 // Work that grows with what a client has is a task: steps of bounded length, between which mu is free for
 // others. The call that was the reason does all of its tasks before it returns: its caller sees the whole
-// effect, and other calls do none of the work. What a task has not released yet is nobody's any more: see openState.void.
+// effect, but for the descriptors of a client that is gone (Config.Abandoned), and other calls do none of the work. What a task has not released yet is nobody's any more: see openState.void.
 
 // stepWork is how much of a task is done before mu is free for others.
 const stepWork = 256
@@ -28,11 +28,12 @@ type work struct {
 
 // effects are what is done after the lock is let go.
 type effects struct {
-	release []Descriptor
-	events  []Event
-	free    []LockFree
-	tasks   []task
-	close   io.Closer
+	release   []Descriptor
+	abandoned []Abandoned
+	events    []Event
+	free      []LockFree
+	tasks     []task
+	close     io.Closer
 }
 
 // unfinished reports whether tasks are left to unlock.
@@ -49,6 +50,14 @@ func (w *work) release(h Descriptor) {
 	if h != nil {
 		e := w.later()
 		e.release = append(e.release, h)
+	}
+}
+
+// abandon is release for a client that is gone: whoever has dismissed it does not wait until the disk has freed its files.
+func (w *work) abandon(h Descriptor, volume uint64) {
+	if h != nil {
+		e := w.later()
+		e.abandoned = append(e.abandoned, Abandoned{h, volume})
 	}
 }
 
