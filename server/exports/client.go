@@ -25,7 +25,8 @@ const refusedMax = 1000
 // refused remembers which clients were refused for their ports, so that each client of
 // each volume is logged once. The zero refused is ready for use.
 type refused struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	logged map[refusal]bool
 }
 

@@ -60,7 +60,7 @@ const lookEvery = space.LookAfter / 4
 // lookAfter settles due charges periodically, as long as there are volumes that are counted.
 func (t *Table) lookAfter() {
 	t.mu.Lock()
-	counted := t.counted()
+	counted := t.countedLocked()
 	if len(counted) == 0 {
 		t.looking = nil // count begins it again
 	}
@@ -77,8 +77,10 @@ func (t *Table) lookAfter() {
 	t.looking.Reset(idle.UntilTick(time.Now(), lookEvery))
 }
 
-// counted returns the volumes that are counted. The caller holds t.mu.
-func (t *Table) counted() []*Volume {
+// countedLocked returns the volumes that are counted.
+//
+// +checklocks:t.mu
+func (t *Table) countedLocked() []*Volume {
 	counted := make([]*Volume, 0, len(t.byID))
 	for _, v := range t.byID {
 		if v.counted.Load() {

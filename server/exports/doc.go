@@ -13,6 +13,7 @@
 //
 // # Locks
 //
-// Table.mu guards the volumes, and Volume.mu that no call begins after the end. None is held over a call, or while the
-// other is taken.
+// Table.mu guards the volumes, and Volume.mu that no call begins after the end. Table.mu is taken by each call, so neither is held over
+// a call, or over what waits for the disk, or while the other is taken: what a volume needs is opened before it is put into the table, and
+// ended if there is no room for it then.
 package exports

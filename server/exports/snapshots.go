@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"path"
 	"path/filepath"
 	"syscall"
@@ -40,11 +39,12 @@ func (t *Table) ReadsOwn(own func(*Volume) *snapshot.Own) {
 // OwnFiles returns what ReadsOwn has set, nil if the process may read everything.
 func (v *Volume) OwnFiles() *snapshot.Own {
 	v.table.mu.RLock()
-	defer v.table.mu.RUnlock()
-	if v.table.own == nil {
+	own := v.table.own
+	v.table.mu.RUnlock()
+	if own == nil {
 		return nil
 	}
-	return v.table.own(v)
+	return own(v)
 }
 
 // SnapshotNamed returns the Volume of a snapshot, in a volume's snapshots. The error is ESTALE if there is none.
@@ -91,26 +91,40 @@ func (v *Volume) NumberOf(name []byte) (id uint64, ok bool) {
 // ShowSnapshots has clients of a volume see a folder as its directory of snapshots, and says which of the names in it are snapshots.
 // Those that are no more end, and it waits for their current calls.
 func (t *Table) ShowSnapshots(id uint64, dir string, all []Snapshot) error {
-	t.mu.Lock()
-	of := t.byID[id]
-	if of == nil {
-		t.mu.Unlock()
-		return fmt.Errorf("show snapshots: %w", syscall.ESTALE)
-	}
-	shown := of.Shown()
-	if shown == nil {
-		var err error
-		if shown, err = t.openIn(of, Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir}); err != nil {
-			t.mu.Unlock()
-			return err
+	for {
+		of, err := t.Find(id)
+		if err != nil {
+			return fmt.Errorf("show snapshots: %w", err)
 		}
-		t.byID[shown.ID] = shown
+		before := of.Shown()
+		shown := before
+		if before == nil {
+			if shown, err = t.openIn(of, Exported{ID: id ^ ofSnapshots, Path: path.Join(of.Path, SnapshotsName), Dir: dir}); err != nil {
+				return err
+			}
+		}
+		if gone, ok := t.replaceShown(of, before, shown, all); ok {
+			t.Forget(end(gone)...)
+			return nil
+		}
+		if before == nil {
+			shown.end()
+		}
 	}
-	gone := t.setSnapshotsLocked(shown, all)
+}
+
+// replaceShown sets the snapshots of a volume, and where clients see them. It returns those that are to end. ok is false if the volume
+// has ended, or clients do not see its snapshots where they did before.
+func (t *Table) replaceShown(of, before, shown *Volume, all []Snapshot) (gone []*Volume, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[of.ID] != of || of.Shown() != before {
+		return nil, false
+	}
+	t.byID[shown.ID] = shown
+	gone = t.setSnapshotsLocked(shown, all)
 	of.shown.Store(shown) // with the numbers of what is in it
-	t.mu.Unlock()
-	t.Forget(end(gone)...)
-	return nil
+	return gone, true
 }
 
 // openIn is open for snapshots: of a volume, or one of its snapshots.
@@ -136,7 +150,7 @@ func (t *Table) setSnapshotsLocked(shown *Volume, all []Snapshot) (gone []*Volum
 		t.snapshots[n] = shownSnapshot{shown, all[i].Name}
 	}
 	if before := shown.numbers.Swap(&numbers); before != nil {
-		for n := range maps.Values(*before) {
+		for _, n := range *before {
 			if stay[n] {
 				continue
 			}

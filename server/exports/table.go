@@ -55,12 +55,13 @@ type Volume struct {
 	table   *Table
 	counted atomic.Bool // the usage is, and Table.lookAfter looks after it
 	mu      sync.RWMutex
-	ended   bool           // no call may begin
-	calls   sync.WaitGroup // current calls: every Dir and File, and a scan
-	ending  chan struct{}
-	closed  chan struct{}
-	credit  atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
-	known   known        // what the file system can do
+	// +checklocks:mu
+	ended  bool           // no call may begin
+	calls  sync.WaitGroup // current calls: every File, and a scan
+	ending chan struct{}
+	closed chan struct{}
+	credit atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
+	known  known        // what the file system can do
 }
 
 // GivesRoom reports whether the disk is full, but will not be for long.
@@ -186,18 +187,25 @@ type Table struct {
 	Freeing atomic.Int64
 
 	refused refused
-	mu      sync.RWMutex
-	byPath  map[string]*Volume
-	byID    map[uint64]*Volume
-	// snapshots are those that clients see, by their numbers. The ones that are open are in byID, too.
-	snapshots map[uint64]shownSnapshot
-	sorted    []*Volume                   // by path; replaced by each change, because callers of Volumes have it
-	looking   *time.Timer                 // calls lookAfter; nil: no volume is counted
-	marks     string                      // directory of the marks, see KeepMarks
-	forget    []func(id uint64)           // see OnForget
-	own       func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
+	marks   string      // directory of the marks, see KeepMarks
+	saving  atomic.Bool // indexes are written
 
-	saving atomic.Bool // indexes are written
+	mu sync.RWMutex
+	// +checklocks:mu
+	byPath map[string]*Volume
+	// +checklocks:mu
+	byID map[uint64]*Volume
+	// snapshots are those that clients see, by their numbers. The ones that are open are in byID, too.
+	// +checklocks:mu
+	snapshots map[uint64]shownSnapshot
+	// +checklocks:mu
+	sorted []*Volume // by path; replaced by each change, because callers of Volumes have it
+	// +checklocks:mu
+	looking *time.Timer // calls lookAfter; nil: no volume is counted
+	// +checklocks:mu
+	forget []func(id uint64) // see OnForget
+	// +checklocks:mu
+	own func(*Volume) *snapshot.Own // see ReadsOwn; nil: the process may read everything
 }
 
 // Exported is a directory for Table.Export.
@@ -232,17 +240,9 @@ func (t *Table) Export(e Exported) error {
 // Add is Export without counting the files.
 func (t *Table) Add(e Exported) (*Volume, error) {
 	e.Path = path.Clean("/" + e.Path)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byPath[e.Path] != nil || t.byID[e.ID] != nil {
+	t.setUp()
+	if t.has(e.Path, e.ID) { // before it is opened, which may take long
 		return nil, fmt.Errorf("export %s: %w", e.Path, ErrExists)
-	}
-	if t.byPath == nil {
-		t.byPath, t.byID, t.snapshots = map[string]*Volume{}, map[uint64]*Volume{}, map[uint64]shownSnapshot{}
-		if t.Scans == nil {
-			t.Scans = make(chan struct{}, scansAtOnce)
-		}
-		t.Indexes.SetUp(t.IndexMax, t.log())
 	}
 	v, err := t.open(e)
 	if err != nil {
@@ -251,14 +251,55 @@ func (t *Table) Add(e Exported) (*Volume, error) {
 	if v.Account != nil {
 		v.Account.Attach(v.Files.Root, v.identifyAgain)
 	}
-	if v.Refused != nil && t.Log != nil {
-		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
+	if !t.put(v) { // another call was faster
+		v.Account = nil // its mark is the other's
+		v.end()
+		return nil, fmt.Errorf("export %s: %w", e.Path, ErrExists)
 	}
+	if v.Refused != nil {
+		t.log().Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
+	}
+	return v, nil
+}
+
+// setUp is for before the first volume is opened.
+func (t *Table) setUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byPath != nil {
+		return
+	}
+	t.byPath, t.byID, t.snapshots = map[string]*Volume{}, map[uint64]*Volume{}, map[uint64]shownSnapshot{}
+	if t.Scans == nil {
+		t.Scans = make(chan struct{}, scansAtOnce)
+	}
+	t.Indexes.SetUp(t.IndexMax, t.log())
+}
+
+// has reports whether the table has an export with this path or number.
+func (t *Table) has(path string, id uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.hasLocked(path, id)
+}
+
+// +checklocksread:t.mu
+func (t *Table) hasLocked(path string, id uint64) bool {
+	return t.byPath[path] != nil || t.byID[id] != nil
+}
+
+// put puts a volume into the table, unless that has its path or number, and begins to fill its index.
+func (t *Table) put(v *Volume) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hasLocked(v.Path, v.ID) {
+		return false
+	}
+	v.Files.Fill() // a call that finds the volume may ask the index
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
 	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])
-	v.Files.Fill()
-	return v, nil
+	return true
 }
 
 // open makes a Volume that is not in the table.
