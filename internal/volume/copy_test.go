@@ -130,6 +130,49 @@ func TestCopyThatFails(t *testing.T) {
 	}
 }
 
+// A Delete that comes while a copy that has failed puts its volume into the trash puts it there no second time.
+func TestDeleteWhileCopyFails(t *testing.T) {
+	root := t.TempDir()
+	s, e := open(t, root)
+	mustCreate(t, s, "source")
+	for i := range 1000 { // the emptier is to be at work when Delete goes on
+		mustDo(t, os.WriteFile(filepath.Join(root, "source", fmt.Sprint(i)), nil, 0o640))
+	}
+	e.fail = errors.New("no export today")
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.step = func(done string) {
+		if done == "record is in the trash" {
+			once.Do(func() {
+				close(reached)
+				<-goOn
+			})
+		}
+	}
+	var copying *CopyingError
+	spec := Spec{Name: "copy", Size: 1 << 20, Source: "source"}
+	if _, err := s.Create(t.Context(), spec); !errors.As(err, &copying) {
+		t.Fatal(err)
+	}
+	<-reached
+	deleted := make(chan error)
+	go func() { deleted <- s.Delete(context.Background(), "copy") }()
+	eventually(t, "Delete waits for the copy", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.copies["copy"] == nil
+	})
+	close(goOn)
+	mustDo(t, <-deleted)
+	eventually(t, "the trash is empty", func() bool {
+		trash, err := s.Trash()
+		return err == nil && trash.Volumes == 0
+	})
+	if v, err := created(t.Context(), s, spec); err != nil || v.Name != "copy" {
+		t.Errorf("again: %+v, %v", v, err)
+	}
+}
+
 // A copy that a restart interrupts goes on.
 func TestCopyGoesOnAfterRestart(t *testing.T) {
 	root := t.TempDir()

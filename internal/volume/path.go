@@ -163,8 +163,12 @@ func (s *Store) moveToTrash(r *record) error {
 	return s.moveDirLocked(r.Path, trashed)
 }
 
+// madeWithin is how long after its directory, or before, the record of a volume is made at most, in seconds.
+const madeWithin = 10
+
 // isNewer reports whether the directory at the path of a deleted volume was made after that, and so
-// is another one. The volume's own was removed already.
+// is another one. The volume's own was removed already. If the clock was set back before the volume was deleted, its own
+// directory is from after that, too, but from when the volume was made.
 func (s *Store) isNewer(r *record) bool {
 	if r.Deleted.IsZero() || s.plainDir(r.Path) != nil {
 		return false
@@ -178,7 +182,9 @@ func (s *Store) isNewer(r *record) bool {
 	if unix.Statx(int(d.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
 		return false
 	}
-	return st.Btime.Sec > r.Deleted.Unix()
+	made, created, deleted := st.Btime.Sec, r.Created.Unix(), r.Deleted.Unix()
+	isOwn := created > deleted && made >= created-madeWithin && made <= created+madeWithin
+	return made > deleted && !isOwn
 }
 
 // moveDirLocked is moveDir for callers that hold s.tree.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,4 +85,40 @@ func TestTrashGoesOnAfterRestart(t *testing.T) {
 	}
 	open(t, root)
 	eventually(t, "trash is empty", func() bool { return len(stateFiles(t, root)) == 0 })
+}
+
+// A volume whose directory is from after its deletion, as the clock was set back in between, is removed. A directory that
+// somebody else has made in its place is not.
+func TestTrashAfterClockWasSetBack(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		created time.Duration // as the record has it, from now on
+		deleted time.Duration
+		removed bool
+	}{
+		{"set back between creation and deletion", 0, -time.Hour, true},
+		{"made anew after the deletion", -2 * time.Hour, -time.Hour, false},
+		{"made anew an hour before the clock was set back", -2 * time.Hour, -3 * time.Hour, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			s, _ := open(t, root)
+			mustCreate(t, s, "v")
+			writeInto(t, root, "v")
+			s.mu.Lock()
+			gone := *s.records["v"]
+			s.mu.Unlock()
+			s.exports.Unexport(gone.Volume)
+			now := time.Now().UTC().Truncate(time.Second)
+			gone.Created, gone.Deleted = now.Add(tt.created), now.Add(tt.deleted)
+			mustDo(t, s.trash(&gone))
+			eventually(t, "the trash is empty", func() bool {
+				trash, err := s.Trash()
+				return err == nil && trash.Volumes == 0
+			})
+			if _, err := os.Stat(filepath.Join(root, "v")); (err != nil) != tt.removed {
+				t.Errorf("the directory: %v", err)
+			}
+		})
+	}
 }
