@@ -76,6 +76,12 @@ func (s *Store) startCopy(r *record) {
 		}
 		s.count(&s.activity.copy, r.Name, err)
 		if err != nil {
+			// Create and Delete must not come between the steps.
+			unlock, ended := s.names.lock(ctx, r.Name)
+			if ended != nil {
+				return
+			}
+			defer unlock()
 			err = fmt.Errorf("copy %s to %s: %w", r.source(), r.Name, err)
 			s.log.Error("volume: copy failed", "err", err)
 			gone := *r

@@ -90,9 +90,6 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 
 func (s *Store) delete(r *record, archive bool) error {
 	s.endCopy(r.Name)
-	if s.wasTrashed(r) {
-		return nil
-	}
 	s.endRestoring(r.ID)
 	s.endTaking(r.ID)
 	if s.endMarking(r.Name) {
@@ -125,18 +122,6 @@ func (s *Store) delete(r *record, archive bool) error {
 		return s.retain(&gone)
 	}
 	return s.trash(&gone)
-}
-
-// wasTrashed reports whether the copy that made a volume had failed just before it was ended, and has put the volume into the trash. Nobody
-// needs to hear of that failure any more.
-func (s *Store) wasTrashed(r *record) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := s.records[r.Name]; now != nil && now.ID == r.ID {
-		return false
-	}
-	delete(s.failed, r.Name)
-	return true
 }
 
 // trash hands a volume to the emptier, which also moves its directory if that
