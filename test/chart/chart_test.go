@@ -94,6 +94,8 @@ func TestSchema(t *testing.T) {
 		{"no size", `{"disk": {"size": "lots"}}`, "/disk/size"},
 		{"two disks", `{"disk": {"existingClaim": "a", "hostPath": "/b"}}`, "/disk"},
 		{"a label that is the chart's own", `{"podLabels": {"app.kubernetes.io/name": "a"}}`, "app.kubernetes.io/name"},
+		{"a label by which podnas finds who serves", `{"podLabels": {"podnas.io/role": "active"}}`, "podnas.io/role"},
+		{"a delay that is longer than the pod has to end", `{"shutdownDelay": "1m"}`, "terminationGracePeriodSeconds"},
 		{"half a digest", `{"image": {"digest": "sha256:12"}}`, "/image/digest"},
 		{"a priority of the system's", `{"priorityClass": {"value": 2000000000}}`, "/priorityClass/value"},
 		{"a folder of no node", `{"disk": {"hostPath": "/srv"}}`, "/nodeSelector"},
@@ -186,6 +188,14 @@ func TestValues(t *testing.T) {
 		}
 		if got := string(render(t, "podnas", "podnas", values)); !strings.Contains(got, want) {
 			t.Errorf("with %s there is no %q in\n%s", values, want, got)
+		}
+	}
+	const own = `{"ha": {"enabled": true}, "guard": {"enabled": true}, "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+		{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "other"}}}]}}}`
+	apart := string(render(t, "podnas", "podnas", own))
+	for _, want := range []string{"topologyKey: zone", "topologyKey: kubernetes.io/hostname", "kubectl podnas mounted -n ' + params.metadata.namespace +\n        ' --name podnas tells"} {
+		if !strings.Contains(apart, want) {
+			t.Errorf("with %s there is no %q in\n%s", own, want, apart)
 		}
 	}
 	folder := string(render(t, "podnas", "podnas", `{"disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}, "diskImage": {"size": "9Gi"}}`))
