@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -299,6 +300,21 @@ func TestParseStaticEndpoint(t *testing.T) {
 		}
 		if err == nil && (e.IP.String() != want || e.Port != 2049) {
 			t.Errorf("%q: %v", in, e)
+		}
+	}
+}
+
+// Who makes claims may choose a part of the path, and the command is for the shell of an administrator.
+func TestMountCommandOfAnyPath(t *testing.T) {
+	for _, path := range []string{"/pvc-1", "/team/a b", "/a;touch pwned", "/$(touch pwned)", "/`touch pwned`", "/it's", "/a\"b", "/a&b|c>d<e", "/*", "/~", "/ä", `/a\b`} {
+		pv := &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeSource: v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "fd00::1", Path: path}}, MountOptions: []string{"hard", "nfsvers=4.2"},
+		}}
+		cmd := exec.Command("sh", "-c", "sudo() { printf '%s\\n' \"$@\"; }; "+MountCommand(pv))
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if want := "mount\n-t\nnfs\n-o\nhard,nfsvers=4.2\n[fd00::1]:" + path + "\n/mnt\n"; err != nil || string(out) != want {
+			t.Errorf("%s: a shell calls\n%s%v, want\n%s", MountCommand(pv), out, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,13 +68,13 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 	}, nil
 }
 
-// MountCommand returns the command that mounts a PersistentVolume like kubelet.
+// MountCommand returns the command that mounts a PersistentVolume like kubelet, for a shell: who makes claims may have chosen the path.
 func MountCommand(pv *v1.PersistentVolume) string {
 	server := pv.Spec.NFS.Server
 	if strings.Contains(server, ":") {
 		server = "[" + server + "]"
 	}
-	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", strings.Join(pv.Spec.MountOptions, ","), server, pv.Spec.NFS.Path)
+	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", shellescape.Quote(strings.Join(pv.Spec.MountOptions, ",")), server, shellescape.Quote(pv.Spec.NFS.Path))
 }
 
 // exportPath is the path that clients mount.

@@ -4,8 +4,9 @@ package process
 
 import (
 	"path/filepath"
-	"strings"
 	"time"
+
+	"al.essio.dev/pkg/shellescape"
 
 	"github.com/podnas/podnas/quota"
 )
@@ -49,8 +50,5 @@ func (i *Info) Command(args string) string {
 	if from, err := filepath.Abs(root); err == nil {
 		root = from
 	}
-	if strings.ContainsAny(root, " \t\n'\"\\$`&|;<>()*?[]#~!{}") { // not as it is for a shell
-		root = "'" + strings.ReplaceAll(root, "'", `'\''`) + "'"
-	}
-	return "podnas " + args + " --root=" + root
+	return "podnas " + args + " --root=" + shellescape.Quote(root)
 }

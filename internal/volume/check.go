@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
 	"github.com/google/uuid"
 
 	"github.com/podnas/podnas/quota"
@@ -61,7 +62,7 @@ func (s *Store) Check() ([]Finding, error) {
 		f := Finding{
 			Path:    p,
 			Problem: "a directory that belongs to no volume",
-			Fix:     "turn it into a volume: 'podnas volume adopt NAME --path=" + p + " --size=SIZE', or move it away",
+			Fix:     "turn it into a volume: " + adoptCommand(p) + ", or move it away",
 			Notice:  true,
 		}
 		if isLost(p) {
@@ -246,4 +247,15 @@ func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 		f.Fix = "restart podnas, which corrects it"
 	}
 	return []Finding{f}
+}
+
+// adoptCommand is the command that makes a volume of a directory, for a shell. It is in quotes, as commands in a Fix are, unless it has
+// some itself.
+func adoptCommand(dir string) string {
+	quoted := shellescape.Quote(dir)
+	command := "podnas volume adopt NAME --path=" + quoted + " --size=SIZE"
+	if quoted != dir {
+		return command
+	}
+	return "'" + command + "'"
 }

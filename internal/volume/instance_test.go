@@ -289,3 +289,16 @@ func TestMountedOver(t *testing.T) {
 		}
 	}
 }
+
+// What is to be copied into a shell has quotes where that needs them, and then none around it.
+func TestAdoptCommand(t *testing.T) {
+	for dir, want := range map[string]string{
+		"team/photos":    "'podnas volume adopt NAME --path=team/photos --size=SIZE'",
+		"photos;reboot":  "podnas volume adopt NAME --path='photos;reboot' --size=SIZE",
+		"photos of 2026": "podnas volume adopt NAME --path='photos of 2026' --size=SIZE",
+	} {
+		if got := adoptCommand(dir); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
