@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"io"
 	"maps"
 	"net/http"
 	"strconv"
@@ -30,12 +31,7 @@ func Cached(h http.Handler) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		a := newAnswer()
-		h.ServeHTTP(a, r)
-		if err := a.pack(); err != nil {
-			return nil, err
-		}
-		return a, nil
+		return newAnswer(h, r)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, err := answers.Get(r.Context(), cacheAge)
@@ -47,39 +43,49 @@ func Cached(h http.Handler) http.Handler {
 	})
 }
 
-// answer is a handler's output.
+// answer is a handler's output. It is kept compressed alone: with thousands of volumes it is ten times as large otherwise, and each reader
+// that is slow keeps the one of its second.
 type answer struct {
-	header       http.Header
-	status       int
-	body, packed bytes.Buffer
+	header http.Header
+	status int
+	size   int // of what is packed
+	packed bytes.Buffer
+	packer *gzip.Writer
 }
 
-func newAnswer() *answer { return &answer{header: http.Header{}, status: http.StatusOK} }
-
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
-
-func (a *answer) pack() error {
-	z := gzip.NewWriter(&a.packed)
-	if _, err := z.Write(a.body.Bytes()); err != nil {
-		return err
-	}
-	return z.Close()
+func newAnswer(h http.Handler, r *http.Request) (*answer, error) {
+	a := &answer{header: http.Header{}, status: http.StatusOK}
+	a.packer = gzip.NewWriter(&a.packed)
+	h.ServeHTTP(a, r)
+	err := a.packer.Close()
+	a.packer = nil // it is larger than most answers
+	return a, err
 }
 
-// send writes the answer to a client.
+func (a *answer) Header() http.Header    { return a.header }
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.size += len(p)
+	return a.packer.Write(p)
+}
+
+// send writes the answer to a client, which may be gone.
 func (a *answer) send(w http.ResponseWriter, r *http.Request) {
-	body := a.body.Bytes()
 	maps.Copy(w.Header(), a.header)
 	w.Header().Set("Vary", "Accept-Encoding")
 	if acceptsGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
-		body = a.packed.Bytes()
+		w.Header().Set("Content-Length", strconv.Itoa(a.packed.Len()))
+		w.WriteHeader(a.status)
+		_, _ = w.Write(a.packed.Bytes())
+		return
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Content-Length", strconv.Itoa(a.size))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body) // the client may be gone
+	if body, err := gzip.NewReader(bytes.NewReader(a.packed.Bytes())); err == nil { // it was packed here
+		_, _ = io.Copy(w, body)
+	}
 }
 
 // acceptsGzip reads Accept-Encoding, RFC 9110 section 12.5.3. A client that gives gzip a

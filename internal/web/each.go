@@ -10,10 +10,7 @@ func Each(most int, h http.Handler) http.Handler {
 	one := func(r *http.Request) (*answer, error) {
 		making <- struct{}{}
 		defer func() { <-making }()
-		a := newAnswer()
-		h.ServeHTTP(a, r)
-		err := a.pack()
-		return a, err
+		return newAnswer(h, r)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
