@@ -26,6 +26,12 @@ func NewACLProgram(files *vfs.Service) oncrpc.Program {
 	}
 }
 
+// getaclHead is the most that GETACL's result takes without the entries of the ACLs, and aclEntrySize what an entry takes.
+const (
+	getaclHead   = 4 + 4 + 84 + 4 + 2*(4+4)
+	aclEntrySize = 3 * 4
+)
+
 // getacl answers what was asked for and nothing else: a client takes less for an error. Who has a handle may ask.
 func (t *task) getacl(args *nfs3.GetaclArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.GetaclRes{}
@@ -42,6 +48,9 @@ func (t *task) getacl(args *nfs3.GetaclArgs) (result, rpc.AcceptStat) {
 	res.Status, res.Attr, res.Mask = t.statusOf(err), postOpOf(f), args.Mask
 	res.Access = aclOnWire(f, acls.Access, args.Mask&nfs3.ACLAccess != 0, 0)
 	res.Default = aclOnWire(f, acls.Default, args.Mask&nfs3.ACLDefault != 0, nfs3.ACLOfDefault)
+	if !t.rpc.TryReserve(getaclHead + aclEntrySize*(len(res.Access.Entries)+len(res.Default.Entries))) { // the usual ACLs are small, and the call does not wait for room for all
+		return &nfs3.GetaclRes{Status: nfs3.ErrJukebox}, rpc.Success
+	}
 	return res, rpc.Success
 }
 

@@ -181,9 +181,13 @@ func (c *compound) bare() result {
 // append puts the result of the operation into the reply.
 func (c *compound) append(res result) {
 	before := len(c.rpc.Reply)
-	c.rpc.Reply = res.Append(c.op.Append(c.rpc.Reply))
+	b := res.Append(c.op.Append(c.rpc.Reply))
+	err := c.keep(b)
 	// An error can be long, too: LOCK's says whose lock is in the way.
-	if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
+	if err == nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
+		err = c.fits(0)
+	}
+	if err != nil {
 		c.status = statusOf(err)
 		c.rpc.Reply = c.bare().Append(c.op.Append(c.rpc.Reply[:before]))
 	}

@@ -121,14 +121,9 @@ func (c *compound) read() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	count := int(min(args.Count, ioMax))
-	// The data goes where the result will have it.
-	at := len(c.rpc.Reply) + readHead
-	var p []byte
-	if cap(c.rpc.Reply) >= at+count {
-		p = c.rpc.Reply[at : at+count : at+count]
-	} else {
-		p = make([]byte, count)
+	p, err := c.space(readHead, int(min(args.Count, ioMax)))
+	if err != nil {
+		return nil, err
 	}
 	data, err := c.Read(f, p, args.Offset)
 	switch {

@@ -1,9 +1,10 @@
 package nfsv41
 
 import (
+	"cmp"
+
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/vfs"
 )
 
 // operation does an operation, once and whole. It returns an error that becomes the status, and nil or
@@ -185,7 +186,7 @@ func (c *compound) operation() (operation, error) {
 		}
 	}
 	if changes(c.op) {
-		if err := c.fits(changedMax); err != nil {
+		if err := cmp.Or(c.fits(changedMax), c.room(changedMax)); err != nil {
 			return nil, err
 		}
 	}
@@ -193,68 +194,4 @@ func (c *compound) operation() (operation, error) {
 		return nil, statusError(nfs4.ErrNotSupp)
 	}
 	return listed.do, nil
-}
-
-// replySize is how much a COMPOUND's reply takes at most, in bytes.
-func replySize(head *nfs4.CompoundArgs, d xdr.Decoder) int {
-	size := 4 + 4 + len(head.Tag) + 4 + 4
-	for n := head.NumOps; n > 0; n-- {
-		var op nfs4.OpNum
-		if op.Decode(&d); d.Err() != nil {
-			break
-		}
-		size += resultMax(op, &d)
-	}
-	return size
-}
-
-// resultMax is how much the result of an operation takes at most, in bytes. It consumes the
-// arguments.
-func resultMax(op nfs4.OpNum, d *xdr.Decoder) int {
-	const small = 64
-	switch op {
-	case nfs4.OpRead:
-		var args nfs4.ReadArgs
-		args.Decode(d)
-		return readHead + int(min(args.Count, ioMax)) + 3
-	case nfs4.OpReaddir:
-		var args nfs4.ReaddirArgs
-		args.Decode(d)
-		return small + int(min(args.MaxCount, vfs.ListMax)) + attrsMax
-	case nfs4.OpGetattr:
-		var args nfs4.GetattrArgs
-		args.Decode(d)
-		if args.Request.Has(nfs4.AttrACL) {
-			return attrsMax + nfs4.MaxAttrs
-		}
-		return attrsMax / 2
-	case nfs4.OpReadlink:
-		return small + nfs4.MaxPath
-	case nfs4.OpGetxattr:
-		var args nfs4.GetxattrArgs
-		args.Decode(d)
-		return small + nfs4.MaxXattr
-	case nfs4.OpListxattrs:
-		var args nfs4.ListxattrsArgs
-		args.Decode(d)
-		return small + int(min(args.MaxCount, listxattrsMax))
-	case nfs4.OpSequence:
-		var args nfs4.SequenceArgs
-		args.Decode(d)
-	case nfs4.OpPutfh:
-		var args nfs4.PutfhArgs
-		args.Decode(d)
-	case nfs4.OpLookup:
-		var args nfs4.LookupArgs
-		args.Decode(d)
-	case nfs4.OpAccess:
-		var args nfs4.AccessArgs
-		args.Decode(d)
-	case nfs4.OpPutrootfh, nfs4.OpSavefh, nfs4.OpRestorefh, nfs4.OpLookupp:
-	case nfs4.OpGetfh:
-		return small + nfs4.FHSize
-	default: // no COMPOUND asks for much after it
-		d.Fail(xdr.ErrShort)
-	}
-	return small
 }

@@ -17,6 +17,8 @@ const (
 	cookiesFrom = 3
 	// statusSize is how much a result has before what maxcount bounds, READDIR4resok.
 	statusSize = 4
+	// opSize is the size of an operation's number, which its result begins with.
+	opSize = 4
 )
 
 // cookieOf is the cookie of a position in a directory. The largest are not raised: ext4 and btrfs
@@ -60,10 +62,12 @@ func (c *compound) readdir(args *nfs4.ReaddirArgs) (result, error) {
 	if args.DirCount == 0 { // a hint that the client does not give
 		l.DirMax = vfs.ListMax
 	}
-	if reply := c.rpc.Reply; cap(reply) > len(reply)+4 { // which has room for it: the list is where the result will have it
-		l.Bytes = reply[len(reply)+4 : len(reply)+4]
+	space, err := c.space(opSize, l.Max+attrsMax) // the entry that turns out to be too much
+	if err != nil {
+		return nil, err
 	}
-	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(l.Bytes)
+	l.Max = min(l.Max, cap(space))
+	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(space[:0])
 	if len(l.Bytes)+vfs.ListTail > l.Max {
 		return nil, vfs.ErrTooSmall
 	}

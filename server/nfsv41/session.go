@@ -150,6 +150,9 @@ func (c *compound) sequence() (result, error) {
 	case err != state.OK && err != state.ErrRetryUncachedRep:
 		return nil, errorOf(err)
 	case res.Reply != nil:
+		if err := c.room(len(res.Reply)); err != nil {
+			return nil, err
+		}
 		c.rpc.Reply = append(c.rpc.Reply[:c.head], res.Reply...)
 		c.on.replayed = true
 		return nil, nil

@@ -36,14 +36,12 @@ func (c *compound) getxattr(args *nfs4.GetxattrArgs) (result, error) {
 	case f == nil:
 		return nil, statusError(nfs4.ErrNoXattr)
 	}
-	// The value goes where the result will have it.
-	const head = 4 + nfs4.GetxattrHead
-	at := len(c.rpc.Reply) + head
-	var p []byte
-	if cap(c.rpc.Reply) >= at+nfs4.MaxXattr {
-		p = c.rpc.Reply[at : at+nfs4.MaxXattr : at+nfs4.MaxXattr]
-	} else {
-		p = make([]byte, nfs4.MaxXattr)
+	p, err := c.space(opSize+nfs4.GetxattrHead, nfs4.MaxXattr)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(p) < nfs4.MaxXattr:
+		return nil, statusError(nfs4.ErrRepTooBig)
 	}
 	n, err := c.GetXattr(f, args.Name, p)
 	if err != nil {

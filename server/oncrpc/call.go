@@ -141,6 +141,32 @@ func (c *Call) Reserve(n int) bool {
 	return true
 }
 
+// TryReserve makes room for n bytes of results more, or for as many as the largest reply has left. It returns false if the
+// connection may not have so much memory now. It never waits, so it is for a handler that has begun: one that waited with
+// what it holds could wait for ever. What is in Reply goes to other memory, so nothing may refer to it.
+func (c *Call) TryReserve(n int) bool {
+	need := min(len(c.Reply)+n, bufferSizes[len(bufferSizes)-1])
+	if cap(c.Reply) >= need {
+		return true
+	}
+	more := taken(need)
+	if c.memory != nil {
+		more -= taken(cap(c.memory))
+	}
+	server := c.conn.server
+	if !server.budget.TryTake(c.conn.holding, more) {
+		return false
+	}
+	c.charged += more
+	had := c.memory
+	c.memory = server.buffers.get(need)
+	c.Reply = append(c.memory, c.Reply...)
+	if had != nil {
+		server.buffers.put(had)
+	}
+	return true
+}
+
 func (c *Call) logPanic(v any) {
 	name := "?"
 	if c.proc != nil {

@@ -39,6 +39,7 @@ const (
 	procDisk  = 9  // as procWait, but in a system call
 	procAlone = 10 // whether it is alone
 	procThen  = 11 // as procWait, but when another goroutine reads
+	procMore  = 12 // see moreChunks
 )
 
 type testServer struct {
@@ -140,6 +141,10 @@ func startServerOn(t testing.TB, l net.Listener, limits oncrpc.Limits) *testServ
 		}},
 		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
+			return rpc.Success
+		}},
+		procMore: {Name: "MORE", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
+			moreChunks(t, c)
 			return rpc.Success
 		}},
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {

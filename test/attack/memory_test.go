@@ -3,6 +3,8 @@
 package attack_test
 
 import (
+	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/test/conformance/nfstest"
@@ -35,6 +38,32 @@ func (a *assault) unreadCalls(c *nfstest.Client, root nfs3.FH) (calls []byte) {
 	ok(a, "WRITE", res.Status, err)
 	for i := range 64 {
 		calls = appendCall(calls, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
+	}
+	return calls
+}
+
+// unreadCompounds returns COMPOUNDs to read the file of unreadCalls, each in a slot of its own.
+func (a *assault) unreadCompounds(n int) (calls [][]byte) {
+	a.Helper()
+	for i := 0; len(calls) < n; i++ {
+		c := a.ready4(i, "unread")
+		file := on("prey", "read")
+		for slot := uint32(1); slot < c.slots && len(calls) < n; slot++ {
+			before := []ops4{
+				file.do(nfs4.OpTestStateid, &nfs4.TestStateidArgs{}),
+				file.do(nfs4.OpVerify, &nfs4.VerifyArgs{Attr: nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrSize), Vals: xdr.AppendUint64(nil, 1<<20)}}),
+				file.do(nfs4.OpOpen, &nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessRead, Owner: nfs4.StateOwner{Owner: []byte("x")}, Claim: nfs4.ClaimFH}),
+			}[slot%3]
+			ops := before.do(nfs4.OpRead, &nfs4.ReadArgs{Count: 1<<20 - 1024}) // what channel4 has room for
+			begin := ops4{}.do(nfs4.OpSequence, &nfs4.SequenceArgs{SessionID: c.session, SequenceID: 1, SlotID: slot, HighestSlotID: slot})
+			all := begin.and(ops)
+			b, at := rpc.BeginRecord(nil)
+			h := header4(c.cred)
+			b = (&nfs4.CompoundArgs{MinorVersion: 1, NumOps: all.n}).Append(h.Append(b))
+			b = append(b, all.bytes...)
+			rpc.EndRecord(b, at)
+			calls = append(calls, b)
+		}
 	}
 	return calls
 }
@@ -84,6 +113,19 @@ var memoryAttacks = []attack{
 			c, root := a.client("prey")
 			raw := a.unreadCalls(c, root)
 			a.beside(func() { a.hold(a.many(300, 4000), 250, func(int) []byte { return raw }) })
+		},
+	},
+	{
+		name:  "replies of 4.1 that nobody reads",
+		does:  "1,200 connections, or 4,000, ask for 1 MiB in a COMPOUND in which nobody expects a READ, and read nothing",
+		holds: "no more of them are read at once than replies may take memory, others are served",
+		on:    isNative,
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			c, root := a.client("prey")
+			a.unreadCalls(c, root)
+			raw := a.unreadCompounds(a.many(1200, 4000))
+			a.beside(func() { a.unread(raw) })
 		},
 	},
 	{
@@ -217,6 +259,29 @@ func (a *assault) hold(n, perAddress int, raw func(i int) []byte) {
 	a.note("%d connections, %d left", len(conns), open)
 	for _, conn := range conns {
 		conn.Close()
+	}
+}
+
+// unread sends each call by a connection of its own, and reads no more of its reply than the status of the COMPOUND.
+func (a *assault) unread(calls [][]byte) {
+	a.Helper()
+	const most = 300 // of 1 MiB: budgetTotal of package oncrpc, and what sockets take at most
+	conns := a.conns(len(calls), 250)
+	sendAll(conns, memoryPatience, func(i int) []byte { return calls[i] })
+	statuses := map[nfs4.Status]int{}
+	for _, conn := range conns {
+		var head [4 + 6*4 + 4]byte // the record mark, the header of a success
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.ReadFull(conn, head[:]); err == nil {
+			statuses[nfs4.Status(binary.BigEndian.Uint32(head[len(head)-4:]))]++
+		}
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	a.note("%d connections: %v", len(conns), statuses)
+	if statuses[nfs4.OK] > most || statuses[nfs4.OK] < 32 || statuses[nfs4.OK]+statuses[nfs4.ErrDelay] < len(conns)*9/10 {
+		a.Errorf("of %d replies that nobody reads: %v", len(conns), statuses)
 	}
 }
 
