@@ -30,7 +30,10 @@ type opening struct {
 	early  *inode.File  // open for its data before the rights were known
 	data   *inode.File  // open for its data, as the client has it
 	id     state.Stateid
-	raced  bool // the name led to another file, or to none, before what it led to was open
+
+	reserved state.Reservation // while finish is under way
+
+	raced bool // the name led to another file, or to none, before what it led to was open
 }
 
 // key is how state knows the file, which is open.
@@ -85,22 +88,17 @@ func (c *compound) openOp() (result, error) {
 	}, nil
 }
 
-// doOpen finds or makes the file, and opens it.
+// doOpen finds or makes the file, and opens it. What the client has open already stays as it was unless all has succeeded.
 func (c *compound) doOpen(o *opening) error {
 	if err := c.findOpen(o); err != nil {
 		return err
 	}
-	err := c.openFound(o)
+	h, err := c.openFound(o)
 	switch {
-	case o.made.Object != nil: // which may be there still, whatever the error
-		return cmp.Or(err, c.SyncMade(c.cur.names, &o.made))
-	case err == nil && o.made.Found != nil:
-		if err = c.SyncFound(c.cur.names, o.made.Found); err == nil && o.size != nil {
-			err = c.setSize(o)
-		}
-		return err
-	case err == nil && o.size != nil:
-		return c.setSize(o)
+	case err == nil:
+		return c.hold(o, h)
+	case o.made.Object != nil: // which may be there still
+		_ = c.SyncMade(c.cur.names, &o.made) // the call has failed already
 	case o.Claim == nfs4.ClaimNull: // OPEN is of what the name leads to, and never of what it led to
 		o.raced = errors.Is(err, syscall.ESTALE)
 	}
@@ -255,34 +253,38 @@ func (c *compound) openReadOnly(o *opening, set *vfs.SetAttr) error {
 	return nil
 }
 
-// openFound opens the file for its data, if the caller may and nobody denies it.
-func (c *compound) openFound(o *opening) error {
-	reclaim := o.Claim == nfs4.ClaimPrevious
-	does := o.access // which is more than what it is open for, if it is to be truncated
+// does is all that the OPEN does to the file: it is truncated by one that opens it for reading alone, too.
+func (o *opening) does() state.Access {
 	if o.size != nil {
-		does |= state.Write
+		return o.access | state.Write
 	}
+	return o.access
+}
+
+// openFound opens the file for its data, if the caller may.
+func (c *compound) openFound(o *opening) (*descriptor, error) {
+	reclaim, does := o.Claim == nfs4.ClaimPrevious, o.does()
 	use := inode.UseRead
 	if does&state.Write != 0 {
 		use = inode.UseWrite
 	}
 	if o.object.found && o.object.file == nil {
 		if err := c.openEarly(o, use); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	f, err := c.attrFile(&o.object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := openable(f.Volume, &f.Attr, use); err != nil {
-		return err
+		return nil, err
 	}
 	// What an exclusive one finds by its verifier is taken for its own, but anybody can compute one that fits some file.
 	made := o.made.Object
 	own := made != nil && (made.Created() || c.Owns(f))
 	if !own && !c.mayOpen(f, does, reclaim) {
-		return syscall.EACCES
+		return nil, syscall.EACCES
 	}
 	switch {
 	case o.early != nil:
@@ -295,7 +297,7 @@ func (c *compound) openFound(o *opening) error {
 			o.data, err = c.openRemovedData(&o.object, use)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	h := &descriptor{Held: o.data.Hold()}
@@ -303,29 +305,61 @@ func (c *compound) openFound(o *opening) error {
 	if !own && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
 	}
-	if err = c.hold(o, h, does); err != nil {
-		h.Release()
-		if made != nil {
-			c.Unmake(c.cur.names, made, o.Name)
-		}
-	}
-	return err
+	return h, nil
 }
 
-// hold has the client hold the file open for o.access. does is all that the OPEN does to it.
-func (c *compound) hold(o *opening, h *descriptor, does state.Access) error {
+// hold has the client hold the file open for o.access, by h, which it takes over.
+func (c *compound) hold(o *opening, h *descriptor) error {
+	status, err := c.finishAndHold(o, h)
+	if status == state.OK && err == nil {
+		return nil
+	}
+	h.Release()
+	if made := o.made.Object; made != nil && status != state.OK { // so that the client can try again
+		c.Unmake(c.cur.names, made, o.Name)
+		_ = c.SyncMade(c.cur.names, &o.made) // it stays if somebody has begun to use it
+	}
+	return cmp.Or(err, errorOf(status))
+}
+
+// finishAndHold is hold that leaves h, and what was made, to its caller if it fails: with the status of state, or the error of finish.
+//
+// All that may fail is done before state changes, and the file is reserved meanwhile: otherwise another client could get what excludes
+// this OPEN, which would fail after it has truncated the file.
+func (c *compound) finishAndHold(o *opening, h *descriptor) (state.Error, error) {
+	client := c.on.client()
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: o.key(), Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: o.key(), Access: o.does(), Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
-	status := state.OK
-	if does != o.access {
-		status = c.server.state.MayOpen(c.on.client(), args)
+	if o.made.Object != nil || o.made.Found != nil || o.size != nil {
+		args.Reserved = &o.reserved
+		if status := c.server.state.Reserve(client, args, args.Reserved); status != state.OK {
+			return status, nil
+		}
+		defer c.server.state.Unreserve(args.Reserved)
+		if err := c.finish(o); err != nil {
+			return state.OK, err
+		}
 	}
-	if status == state.OK {
-		args.Access = o.access
-		o.id, _, status = c.server.state.Open(c.on.client(), args)
+	args.Access = o.access
+	id, _, status := c.server.state.Open(client, args)
+	o.id = id
+	return status, nil
+}
+
+// finish syncs what was made or found, and sets the size of a file that was there.
+func (c *compound) finish(o *opening) error {
+	var err error
+	switch {
+	case o.made.Object != nil:
+		return c.SyncMade(c.cur.names, &o.made)
+	case o.made.Found != nil:
+		err = c.SyncFound(c.cur.names, o.made.Found)
 	}
-	return errorOf(status)
+	if err == nil && o.size != nil {
+		err = c.setSize(o)
+	}
+	return err
 }
 
 // openable returns an error for what OPEN can't open.
@@ -373,15 +407,13 @@ func (c *compound) mayOpen(f *inode.File, access state.Access, reclaim bool) boo
 		(access&state.Write == 0 || c.May(f, inode.MayWrite))
 }
 
-// setSize sets the size of a file that was there, when it is open. If that fails it is not.
+// setSize sets the size of a file that was there.
 func (c *compound) setSize(o *opening) error {
 	f, err := c.attrFile(&o.object)
-	if err == nil {
-		_, _, err = c.SetAttr(f, o.data, o.size, nil)
-	}
 	if err != nil {
-		_ = c.server.state.Close(c.on.client(), o.id, o.key())
+		return err
 	}
+	_, _, err = c.SetAttr(f, o.data, o.size, nil)
 	return err
 }
 

@@ -8,11 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// immutable is FS_IMMUTABLE_FL of linux/fs.h.
-const immutable = 0x10
+// Flags of a file, of linux/fs.h: FS_IMMUTABLE_FL, and FS_APPEND_FL.
+const (
+	immutable  = 0x10
+	appendOnly = 0x20
+)
 
 // Unwritable keeps everybody, root too, from writing a file until mend is called.
 func Unwritable(t *testing.T, file string) (mend func()) {
+	t.Helper()
+	return withFlag(t, file, immutable)
+}
+
+// Untruncatable keeps everybody from truncating a file until mend is called, even those that have the right to write it.
+func Untruncatable(t *testing.T, file string) (mend func()) {
+	t.Helper()
+	return withFlag(t, file, appendOnly)
+}
+
+func withFlag(t *testing.T, file string, flag uint32) (mend func()) {
 	t.Helper()
 	change := func(mode os.FileMode, set uint32) {
 		t.Helper()
@@ -24,19 +38,19 @@ func Unwritable(t *testing.T, file string) (mend func()) {
 		if os.Getuid() == 0 { // whom no mode keeps from it
 			var flags uint32
 			if flags, err = unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
-				err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^immutable|set))
+				err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^flag|set))
 			}
 		} else {
 			err = f.Chmod(mode)
 		}
 		if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
-			t.Skip("the file system has no immutable files")
+			t.Skip("the file system has no such files")
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	change(0o400, immutable)
+	change(0o400, flag)
 	writable := false
 	mend = func() {
 		if !writable {

@@ -120,6 +120,8 @@ type OpenArgs struct {
 	Descriptor Descriptor
 	// Slot is the request's, or nil.
 	Slot *Slot
+	// Reserved is what Reserve has made for this OPEN, or nil.
+	Reserved *Reservation
 }
 
 // LockArgs are the arguments of Lock.

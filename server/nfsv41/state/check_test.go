@@ -65,7 +65,7 @@ func (s *State) Verify() error {
 		}
 	}
 	if opens != len(s.opens.byNumber) || opens != len(s.opens.byOwner) || lockOwners != len(s.locks.byNumber) || sessions != len(s.sessions.byID) ||
-		replies != s.sessions.replies || least != s.sessions.least || ranges != s.locks.ranges || len(s.sessions.list) != len(s.sessions.clients) || int64(denying) != s.denying.Load() {
+		replies != s.sessions.replies || least != s.sessions.least || ranges != s.locks.ranges || len(s.sessions.list) != len(s.sessions.clients) || len(s.opens.reserved) == 0 && int64(denying) != s.denying.Load() {
 		return fmt.Errorf("counted %d opens, %d lock owners, %d sessions, %d bytes, %d denying; tables have %d, %d, %d, %d, %d, %d",
 			opens, lockOwners, sessions, replies, denying,
 			len(s.opens.byNumber), len(s.opens.byOwner), len(s.locks.byNumber), len(s.sessions.byID), s.sessions.replies, s.denying.Load())
@@ -261,7 +261,10 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 	}
 	for i, o := range all {
 		opens++
-		count.add(o, 1)
+		count.counts.add(o.access, o.deny, 1)
+		if !o.void() && s.opens.isReserved(f.key, o.access, o.deny) {
+			return 0, fmt.Errorf("open %d has what is reserved", o.number)
+		}
 		for _, p := range all[i+1:] {
 			if p.access&o.deny != 0 || o.access&p.deny != 0 {
 				return 0, fmt.Errorf("opens %d and %d deny each other", o.number, p.number)

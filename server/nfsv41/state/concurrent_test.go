@@ -141,8 +141,13 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 	for range 30 {
 		f, offset := file1(r.IntN(2)), r.IntN(4)
 		done := call(func(c *state.Client) {
-			h := newHeld(w.t)
-			open, _, e := w.Open(c, state.OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: state.Both, Descriptor: h})
+			args := state.OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: state.Both, Descriptor: newHeld(w.t)}
+			var reserved state.Reservation
+			if r.IntN(2) == 0 && w.Reserve(c, args, &reserved) == state.OK {
+				defer w.Unreserve(&reserved)
+				args.Reserved = &reserved
+			}
+			open, _, e := w.Open(c, args)
 			if e != state.OK {
 				return
 			}

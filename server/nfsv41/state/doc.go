@@ -63,8 +63,8 @@
 //
 //   - A client owner has at most one confirmed and one unconfirmed record.
 //   - A client that holds an open is confirmed and in the client tracking.
-//   - No two opens of a file deny what the other does. There is one open for each
-//     client, open owner and file.
+//   - No two opens of a file deny what the other does, nor what an OPEN under way has reserved. There is one
+//     open for each client, open owner and file.
 //   - The ranges of a lock owner are in order, do not overlap, and do not touch if
 //     they are of one type. No range that is locked for writing overlaps one of
 //     another owner.

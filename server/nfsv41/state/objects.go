@@ -213,13 +213,16 @@ func (t *Slot) Callback() any { return t.session.callback }
 type file struct {
 	key     FileKey
 	opens   [4]*openState // lists: those that deny something, or have no access yet, are in the first, others in that of their access
-	counts  [4]int32
+	counts  shareCounts
 	lockers int                   // lock owners
 	locked  intervals[*lockOwner] // what they have
 	waits   *fileWaiters          // nil: nobody waits
 }
 
-// The indexes of file.counts: how many opens read, write, deny reading, deny writing.
+// shareCounts are how many opens read, write, deny reading, deny writing.
+type shareCounts [4]int32
+
+// The indexes of shareCounts.
 const (
 	reading = iota
 	writing
@@ -227,22 +230,23 @@ const (
 	denyingWrite
 )
 
-func (f *file) add(o *openState, n int32) {
-	f.counts[reading] += n * int32(o.access&Read)
-	f.counts[writing] += n * int32(o.access&Write>>1)
-	f.counts[denyingRead] += n * int32(o.deny&Read)
-	f.counts[denyingWrite] += n * int32(o.deny&Write>>1)
+// add adds n opens.
+func (s *shareCounts) add(access, deny Access, n int32) {
+	s[reading] += n * int32(access&Read)
+	s[writing] += n * int32(access&Write>>1)
+	s[denyingRead] += n * int32(deny&Read)
+	s[denyingWrite] += n * int32(deny&Write>>1)
 }
 
-func (f *file) access() (a Access) { return f.union(reading, writing) }
+func (s *shareCounts) access() Access { return s.union(reading, writing) }
 
-func (f *file) deny() (a Access) { return f.union(denyingRead, denyingWrite) }
+func (s *shareCounts) deny() Access { return s.union(denyingRead, denyingWrite) }
 
-func (f *file) union(r, w int) (a Access) {
-	if f.counts[r] > 0 {
+func (s *shareCounts) union(r, w int) (a Access) {
+	if s[r] > 0 {
 		a |= Read
 	}
-	if f.counts[w] > 0 {
+	if s[w] > 0 {
 		a |= Write
 	}
 	return a

@@ -7,39 +7,50 @@ package state
 func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 	s.mu.Lock()
 	defer s.unlock()
+	s.opens.unreserve(a.Reserved) // it is not in the way of its own OPEN
+	o, e := s.mayOpenLocked(c, &a)
+	if e != OK {
+		return Stateid{}, false, e
+	}
+	if isNew = o == nil; isNew {
+		o = s.opens.addOpen(c, s.opens.newNumber(0), &a)
+	}
+	if o.repeatable == 0 || o.repeatable != combo(a.Access, a.Deny) {
+		s.opens.upgrade(o, a.Access, a.Deny)
+	}
+	s.opens.keepDescriptor(o, a.Access, a.Descriptor)
+	o.repeatable, o.unanswered = 0, 0
+	if a.Slot != nil {
+		o.unanswered = combo(a.Access, a.Deny)
+		a.Slot.opened, a.Slot.seqid = o.number, o.seqid
+	}
+	s.opens.logOpen(o)
+	return s.opens.openID(o), isNew, OK
+}
+
+// mayOpenLocked checks an OPEN until nothing is in its way and its client is in the client tracking, or there is an error. It returns the
+// open that it is to be added to, if any. mu may have been let go meanwhile, and is held since the last check.
+//
+// +checklocks:s.mu
+func (s *State) mayOpenLocked(c *Client, a *OpenArgs) (*openState, Error) {
 	for {
-		o, again, e := s.tryOpenLocked(c, &a)
-		if e != OK {
-			return Stateid{}, false, e
-		}
-		if again {
-			continue
-		}
-		if !c.recorded {
+		o, again, e := s.tryOpenLocked(c, a)
+		switch {
+		case e != OK:
+			return nil, e
+		case again:
+		case c.recorded:
+			return o, OK
+		default:
 			if e := s.recordLocked(c); e != OK {
-				return Stateid{}, false, e
+				return nil, e
 			}
-			continue
 		}
-		if isNew = o == nil; isNew {
-			o = s.opens.addOpen(c, s.opens.newNumber(0), &a)
-		}
-		if o.repeatable == 0 || o.repeatable != combo(a.Access, a.Deny) {
-			s.opens.upgrade(o, a.Access, a.Deny)
-		}
-		s.opens.keepDescriptor(o, a.Access, a.Descriptor)
-		o.repeatable, o.unanswered = 0, 0
-		if a.Slot != nil {
-			o.unanswered = combo(a.Access, a.Deny)
-			a.Slot.opened, a.Slot.seqid = o.number, o.seqid
-		}
-		s.opens.logOpen(o)
-		return s.opens.openID(o), isNew, OK
 	}
 }
 
 // MayOpen returns the error of an Open, and changes nothing: for an OPEN that
-// truncates.
+// makes a file.
 func (s *State) MayOpen(c *Client, a OpenArgs) Error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -63,6 +74,9 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 	}
 	if e := s.grace.mayGrant(c, a.Reclaim); e != OK {
 		return nil, false, e
+	}
+	if s.opens.isReserved(a.File, a.Access, a.Deny) {
+		return nil, false, ErrDelay
 	}
 	f := s.opens.files[a.File]
 	if f != nil {
@@ -92,7 +106,7 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 //
 // +checklocks:s.mu
 func (s *State) shareConflictLocked(f *file, access, deny Access) (again bool, e Error) {
-	if f == nil || access&f.deny() == 0 && deny&f.access() == 0 {
+	if f == nil || access&f.counts.deny() == 0 && deny&f.counts.access() == 0 {
 		return false, OK
 	}
 	var silent *Client

@@ -17,9 +17,10 @@ type opens struct {
 	files    map[FileKey]*file
 	byNumber map[uint64]*openState
 	byOwner  map[openKey]*openState
-	volumes  map[uint64]*openState // a list for each volume
-	next     uint64                // number of the next stateid
-	denying  *atomic.Int64         // State.denying
+	volumes  map[uint64]*openState   // a list for each volume
+	reserved map[FileKey]shareCounts // by OPENs that are under way, see Reservation
+	next     uint64                  // number of the next stateid
+	denying  *atomic.Int64           // State.denying
 }
 
 func newOpens(w *work, ss *sessions, log *stateLog, denying *atomic.Int64) opens {
@@ -29,6 +30,7 @@ func newOpens(w *work, ss *sessions, log *stateLog, denying *atomic.Int64) opens
 		byNumber: map[uint64]*openState{},
 		byOwner:  map[openKey]*openState{},
 		volumes:  map[uint64]*openState{},
+		reserved: map[FileKey]shareCounts{},
 	}
 }
 
@@ -163,11 +165,11 @@ func (t *opens) setShare(o *openState, access, deny Access) {
 			t.denying.Add(-1)
 		}
 	}
-	o.file.add(o, -1)
+	o.file.counts.add(o.access, o.deny, -1)
 	o.file.unlink(o)
 	o.access, o.deny = access, deny
 	o.file.link(o)
-	o.file.add(o, 1)
+	o.file.counts.add(o.access, o.deny, 1)
 }
 
 // keepDescriptor takes over h, for what the open had no descriptor for.

@@ -55,6 +55,14 @@ func (r *runner) opOpen(c *state.Client, mc *mClient) {
 	if r.rand.IntN(2) == 0 {
 		a.Slot = r.slot
 	}
+	// What is reserved and given up changes nothing, and Open finds what Reserve has found.
+	var reserved state.Reservation
+	if r.rand.IntN(2) == 0 && r.Reserve(c, a, &reserved) == state.OK {
+		if r.rand.IntN(2) == 0 {
+			r.Unreserve(&reserved)
+		}
+		a.Reserved = &reserved
+	}
 	id, isNew, e := r.Open(c, a)
 	want := r.m.open(mc, owner, f, access, deny, reclaim)
 	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)

@@ -234,7 +234,7 @@ func (p *Replay) open(r *openRecord) error {
 		o = s.opens.addOpen(c, r.Number, &OpenArgs{Owner: r.Owner, File: key})
 		s.opens.next = max(s.opens.next, r.Number)
 	}
-	if r.Seqid == 0 || !validShare(r.Access, r.Deny) || !isUnion(r.Combos, r.Access, r.Deny) || r.Access&o.file.deny() != 0 || r.Deny&o.file.access() != 0 {
+	if r.Seqid == 0 || !validShare(r.Access, r.Deny) || !isUnion(r.Combos, r.Access, r.Deny) || r.Access&o.file.counts.deny() != 0 || r.Deny&o.file.counts.access() != 0 {
 		return damaged
 	}
 	s.opens.setShare(o, r.Access, r.Deny)

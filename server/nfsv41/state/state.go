@@ -18,7 +18,7 @@ type State struct {
 	due    chan struct{} // for Due
 	grown  chan struct{} // for LogGrown
 	graced atomic.Bool   // grace.active, for InGrace; written with mu
-	// denying counts the opens that deny something, for Denies. It is written with mu.
+	// denying counts the opens, and the reservations, that deny something, for Denies. It is written with mu.
 	denying atomic.Int64
 
 	mu sync.Mutex

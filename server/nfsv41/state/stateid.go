@@ -57,6 +57,9 @@ func (s *State) Denies(f FileKey, access Access) bool {
 	}
 	s.mu.Lock()
 	defer s.unlock()
+	if s.opens.isReserved(f, access, 0) {
+		return true
+	}
 	for {
 		again, e := s.shareConflictLocked(s.opens.files[f], access, 0)
 		if !again {
