@@ -148,11 +148,11 @@ func (c *compound) common(into *nfs4.Attrs) {
 }
 
 // pseudoAttrs has the attributes of a pseudo directory.
-func (c *compound) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
+func (c *compound) pseudoAttrs(n *node, into *nfs4.Attrs) {
 	sets, began := c.sets(), timeOf(c.server.began)
 	*into = nfs4.Attrs{
 		Mask: sets.supported.Without(sets.writeOnly),
-		Type: nfs4.TypeDir, Change: n.change(), Size: 4096, Filehandle: handle, FileID: n.fileID(), MountedOnFileID: n.fileID(),
+		Type: nfs4.TypeDir, Change: n.change, Size: 4096, Filehandle: c.nodeHandle(n), FileID: n.fileID, MountedOnFileID: n.fileID,
 		Mode: 0o555, NumLinks: 2, Owner: []byte("0"), OwnerGroup: []byte("0"),
 		TimeAccess: began, TimeMetadata: began, TimeModify: began, TimeCreate: began,
 		XattrSupport: true, // of the volumes below: some clients ask here, once
@@ -205,7 +205,7 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 		return err
 	}
 	if f == nil {
-		c.pseudoAttrs(c.cur.node, c.pseudo().handle(c.cur.node.path), into)
+		c.pseudoAttrs(c.cur.node, into)
 		return nil
 	}
 	a := f.Attr

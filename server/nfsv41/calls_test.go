@@ -109,13 +109,19 @@ func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 // serveAs is serve with what a Config says, and completes that.
 func serveAs(t testing.TB, dir string, counted bool, cfg server.Config) (net.Conn, *server.Server, server.Config) {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
 	table := &exports.Table{ByIndex: testdisk.ByIndex()}
 	exported := exports.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
+	return serveTable(t, table, cfg)
+}
+
+// serveTable is serveAs of the volumes of a table.
+func serveTable(t testing.TB, table *exports.Table, cfg server.Config) (net.Conn, *server.Server, server.Config) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
 	key := locate.NewKey(make([]byte, 32))
 	opener := inode.NewOpener(table, key, log)
 	cfg.Files = vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
@@ -137,7 +143,9 @@ func serveAs(t testing.TB, dir string, counted bool, cfg server.Config) (net.Con
 		}
 		nfs.Stop()
 		opener.Close()
-		table.Remove(1)
+		for _, v := range table.Volumes() {
+			table.Remove(v.ID)
+		}
 	})
 	conn, err := net.Dial("tcp", l.Addr().String())
 	mustDo(t, err)

@@ -1,25 +1,24 @@
 package nfsv41
 
 import (
-	"strings"
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 )
 
 // putrootfh: RFC 8881 section 18.21; PUTPUBFH, section 18.20, is the same.
 func (c *compound) putrootfh() (result, error) {
-	c.cur = object{node: c.pseudo().byPath("/")}
+	c.cur = object{node: c.server.pseudo.tree().root}
 	c.stateid = nfs4.Stateid{}
 	return nil, nil
 }
 
-func (c *compound) pseudo() pseudo {
-	return pseudo{c.server.table, c.server.key, c.rpc.Client}
-}
+// nodeHandle is the handle of a pseudo directory.
+func (c *compound) nodeHandle(n *node) []byte { return c.server.key.Handle(pseudoVolume, n.id) }
 
 // putfh: section 18.19.
 func (c *compound) putfh() (result, error) {
@@ -33,7 +32,7 @@ func (c *compound) putfh() (result, error) {
 	}
 	c.stateid = nfs4.Stateid{}
 	if volume == pseudoVolume {
-		n := c.pseudo().byID(id)
+		n := c.server.pseudo.tree().find(id, c.rpc.Client)
 		if n == nil {
 			return nil, syscall.ESTALE
 		}
@@ -81,7 +80,7 @@ func (c *compound) getfh() (result, error) {
 	res := &c.mem.handleRes
 	switch {
 	case c.cur.node != nil:
-		*res = nfs4.GetfhRes{FH: c.pseudo().handle(c.cur.node.path)}
+		*res = nfs4.GetfhRes{FH: c.nodeHandle(c.cur.node)}
 	case c.cur.isSet():
 		*res = nfs4.GetfhRes{FH: c.cur.bytes()}
 	default:
@@ -182,15 +181,12 @@ func objectOf(f *inode.File) (o object) {
 
 // stepPseudo finds a name in a pseudo directory.
 func (c *compound) stepPseudo(n *node, name string) (o object, err error) {
-	e, ok := n.lookup(name)
+	e := n.lookup(name, c.rpc.Client)
 	switch {
-	case !ok:
+	case e == nil:
 		return o, syscall.ENOENT
 	case e.volume == nil:
-		if o.node = c.pseudo().byPath(n.child(name)); o.node == nil { // its last volume has just gone
-			return o, syscall.ENOENT
-		}
-		return o, nil
+		return object{node: e.node}, nil
 	}
 	handle, err := c.server.opener.Root(e.volume)
 	if err != nil {
@@ -216,16 +212,16 @@ func (c *compound) up() (o object, err error) {
 	switch {
 	case err != nil:
 		return o, err
-	case dir == nil && c.cur.node.path == "/":
+	case dir == nil && c.cur.node.up == nil:
 		return o, syscall.ENOENT
 	case dir == nil:
-		return c.pseudoAt(parent(c.cur.node.path))
+		return object{node: c.cur.node.up}, nil
 	case dir.Attr.IsSymlink():
 		return o, statusError(nfs4.ErrSymlink)
 	case !dir.Attr.IsDir():
 		return o, syscall.ENOTDIR
 	case dir.IsRoot() && dir.Volume.Of == nil:
-		return c.pseudoAt(parent("/" + strings.Trim(dir.Volume.Path, "/")))
+		return c.above(dir.Volume)
 	case !c.May(dir, inode.MayExec):
 		return o, syscall.EACCES
 	}
@@ -237,8 +233,9 @@ func (c *compound) up() (o object, err error) {
 	return o, nil
 }
 
-func (c *compound) pseudoAt(path string) (o object, err error) {
-	if o.node = c.pseudo().byPath(path); o.node == nil {
+// above is the pseudo directory that a volume is in.
+func (c *compound) above(v *exports.Volume) (o object, err error) {
+	if o.node = c.server.pseudo.tree().find(idOf(parent(v.Path)), c.rpc.Client); o.node == nil {
 		return o, syscall.ESTALE
 	}
 	return o, nil

@@ -67,6 +67,7 @@ type Server struct {
 	crc        *crc32.Table // CRC-32C
 	tracking   *tracking
 	run        run
+	pseudo     pseudo
 	stateLog   *stateLog // nil: there is none
 	tables     func(bytes int)
 	wentOn     bool // with stateLog
@@ -122,7 +123,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: cmp.Or(cfg.Lease, DefaultLease), began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), operations: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
-		notices: notices{clients: map[uint64]*clientNotices{}}, freeing: newFreeing(limits().Opens, &cfg.Table.Freeing),
+		notices: notices{clients: map[uint64]*clientNotices{}}, freeing: newFreeing(limits().Opens, &cfg.Table.Freeing), pseudo: pseudo{table: cfg.Table},
 	}
 	if s.tables == nil {
 		s.tables = func(int) {}

@@ -144,24 +144,19 @@ func (c *compound) list(dir *inode.File, l *lister) error {
 
 // listPseudo lists a pseudo directory. What is a volume has its root's attributes.
 func (c *compound) listPseudo(l *lister) error {
-	n := c.cur.node
 	var names owners
-	for i, e := range n.entries {
-		cookie := uint64(i) + cookiesFrom
-		if cookie <= l.args.Cookie {
+	last := ""
+	for _, e := range c.cur.node.after(l.args.Cookie) {
+		if e.name == last || !e.isSeen(c.rpc.Client) {
 			continue
 		}
-		path := n.child(e.name)
+		last = e.name
 		if e.volume == nil {
-			next := c.pseudo().byPath(path)
-			if next == nil {
-				continue
-			}
-			c.pseudoAttrs(next, c.pseudo().handle(path), &l.attrs)
+			c.pseudoAttrs(e.node, &l.attrs)
 		} else if err := c.rootAttrs(e.volume, l, &names); err != nil {
 			l.attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), RdattrError: statusOf(err)}
 		}
-		if fits, err := l.add(cookie, []byte(e.name)); !fits {
+		if fits, err := l.add(e.cookie, []byte(e.name)); !fits {
 			return err
 		}
 	}

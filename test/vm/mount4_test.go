@@ -55,6 +55,44 @@ func TestMountWithoutVersion(t *testing.T) {
 	}
 }
 
+// Linux lists the root, whose cookies are numbers of 63 bits, and goes on from volume to volume there; and so when there is one more.
+func TestMountedRoot(t *testing.T) {
+	nativeOnly(t, "go-nfs serves version 3 alone")
+	a := serve(t)
+	var target string
+	want := map[string]bool{}
+	for i := range 13 {
+		pv := a.volume(fmt.Sprint("listed-", i), "16Mi")
+		name := strings.TrimPrefix(pv.Spec.NFS.Path, "/")
+		want[name] = true
+		if i == 6 {
+			target = t.TempDir()
+			command(t, "mount", "-t", "nfs", "-o", "nfsvers=4.2,port=20490", pv.Spec.NFS.Server+":/", target)
+			t.Cleanup(func() { unmount(t, target) })
+		}
+		if i < 6 || i%3 > 0 {
+			continue
+		}
+		entries, err := os.ReadDir(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if !want[e.Name()] || !e.IsDir() {
+				t.Errorf("there is %s", e.Name())
+			}
+		}
+		if len(entries) != len(want) {
+			t.Errorf("%d names are listed of %d volumes", len(entries), len(want))
+		}
+		mustWrite(t, filepath.Join(target, name, "f"), []byte("by the root"))
+		holds(t, filepath.Join(a.dir(pv), "f"), []byte("by the root"))
+		if err := unix.Unmount(filepath.Join(target, name), 0); err != nil { // Linux has mounted it by itself
+			t.Error(err)
+		}
+	}
+}
+
 // A volume of a class that names no version mounts with 4.2, by the options of its
 // PersistentVolume alone, and podnas doctor finds nothing wrong with that, from the wire and on the
 // mount.

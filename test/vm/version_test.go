@@ -132,6 +132,7 @@ var (
 		"TestKillUnderLoad":       alsoIn4,
 		"TestClassWithoutVersion": alsoIn4,
 		"TestMountWithoutVersion": alsoIn4,
+		"TestMountedRoot":         alsoIn4,
 		"TestNothingLeft":         alsoIn4,
 		"TestOpenBeforeChmod":     alsoIn4,
 		"TestPowerCut":            alsoIn4,
