@@ -106,9 +106,12 @@ func TestKeptIndex(t *testing.T) {
 	handles = append([]nfs3.FH{c.find(root, "new")}, handles...)
 	stop(true)
 
-	loaded := func(what string) {
-		if !strings.Contains(log.String(), "loaded the index") {
-			t.Errorf("%s: no index was loaded", what)
+	loaded := func(what string) { // a walk may be faster, and answer the calls
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "loaded the index"); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%s: no index was loaded", what)
+				return
+			}
 		}
 	}
 	start("after a restart")
