@@ -321,22 +321,27 @@ func (t *inodes) forgetLocked(s *shard, f *openFile) {
 
 // drop closes the descriptors of a removed file, so that its space is freed.
 func (t *inodes) drop(v *exports.Volume, id disk.FileID) {
+	for _, f := range t.takeOut(v, id) {
+		f.close()
+	}
+}
+
+// takeOut removes the descriptors of a removed file from the cache, and returns those that nobody uses, for the caller
+// to close.
+func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*openFile) {
 	if id.IsZero() {
-		return
+		return unused
 	}
 	key := fileKey{v.ID, id}
 	s, number := t.shardOf(&key)
-	var unused [uses]*openFile
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if i := s.findLocked(&key, number); i != nil {
 		for use, f := range i.open {
 			unused[use] = t.dropLocked(s, f)
 		}
 	}
-	s.mu.Unlock()
-	for _, f := range unused {
-		f.close()
-	}
+	return unused
 }
 
 // dropLocked removes an unused descriptor from the cache and returns it, for the caller to close. One

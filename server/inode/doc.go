@@ -16,7 +16,7 @@
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
 //     client the directory's attributes from right before and after its change (lock.go). There is one function for each
 //     kind of change, in names.go. It charges the volume's space.Account, if the server counts, and tells the volume's
-//     locate.Index, if it has one.
+//     locate.Index, if it has one. A file that is removed is freed when the names are unlocked (victim.go).
 //  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //

@@ -38,6 +38,7 @@ type File struct {
 	names      *names          // with UseNames: the lock of the directory's names
 	entered    *inode          // has names, unless kept has
 	changes    uint64          // of names, before Attr; never: Attr is not set
+	removed    *removed        // what is still open of files that were removed from it; nil: nothing
 	changed    bool            // by a method, since Attr
 	ofHeld     bool            // it is a Held's, or what one holds
 	by         *Held           // through which it is open; nil: none
@@ -48,6 +49,7 @@ type File struct {
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
 // pending.
 func (f *File) Close() {
+	f.removed.close(f.opener)
 	f.leaveNames() // first: the object that has them is kept's
 	if f.kept != nil {
 		f.opener.inodes.release(f.kept)

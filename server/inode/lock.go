@@ -67,7 +67,10 @@ func (f *File) leaveNames() {
 }
 
 // LockedNames are directories whose names no other call can change.
-type LockedNames struct{ first, second *names }
+type LockedNames struct {
+	first, second *names
+	dirs          [2]*File
+}
 
 // LockNames locks the names in one or two directories that are open with UseNames, until Unlock.
 // The caller must hold no such lock. Not checked: which of the two is locked first is not known before.
@@ -85,14 +88,14 @@ func LockNames(f, other *File) LockedNames {
 // inOrder returns the names of two directories, or of one, in the order in which every call locks them, so that none waits for
 // the other.
 func inOrder(f, other *File) LockedNames {
-	a, b := f.names, other.names
+	a, b, dirs := f.names, other.names, [...]*File{f, other}
 	switch {
 	case a == b:
-		return LockedNames{first: a}
+		return LockedNames{first: a, dirs: dirs}
 	case cmp.Or(cmp.Compare(a.key.volume, b.key.volume), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0:
-		return LockedNames{b, a}
+		return LockedNames{b, a, dirs}
 	}
-	return LockedNames{a, b}
+	return LockedNames{a, b, dirs}
 }
 
 // TryLockNames is LockNames, unless so many calls wait for one of the directories that another one must first give back its permit
@@ -124,15 +127,23 @@ func (n *names) lockOfFew() bool {
 	return true
 }
 
-// Unlock unlocks the names, after a change. Call it once. Not checked: the names are in a list.
+// Unlock unlocks the names, after a change, and then frees what was removed. Call it once, before the directories are
+// closed. Not checked: the names are in a list.
 //
 // +checklocksignore
 func (l LockedNames) Unlock() {
+	var gone [2]*removed
+	for i, dir := range l.dirs {
+		gone[i], dir.removed = dir.removed, nil
+	}
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
 			n.changes.Add(1)
 			n.lock.Unlock()
 		}
+	}
+	for i, dir := range l.dirs {
+		gone[i].close(dir.opener)
 	}
 }
 

@@ -191,10 +191,9 @@ func TestFileCacheGivesBack(t *testing.T) {
 	open("idle").Close()
 	removed, inUse := open("removed"), open("in use")
 	removed.Close()
-	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
-	mustDo(t, err)
-	defer top.Close()
-	mustDo(t, errors.Join(top.Remove(actas.AsProcess(), "removed"), top.Remove(actas.AsProcess(), "in use")))
+	mustDo(t, inNames(t, o, root, func(top *inode.File) error {
+		return errors.Join(top.Remove(actas.AsProcess(), "removed"), top.Remove(actas.AsProcess(), "in use"))
+	}))
 	if n := kept(); n != 1 {
 		t.Errorf("%d files are kept, want the idle one", n)
 	}
@@ -342,16 +341,17 @@ func TestClients(t *testing.T) {
 // holds no space.
 func TestKeptAttributesEnd(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root, inode.UseNames)
-	mustDo(t, err)
-	defer top.Close()
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "below"), 0o755))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "here"), 0o755))
 	for name, remove := range map[string]func() error{
-		"file":  func() error { return top.Remove(actas.AsProcess(), "file") },
-		"below": func() error { return top.Rmdir(actas.AsProcess(), "below") },
-		"here":  func() error { return os.Remove(filepath.Join(dir, "here")) }, // by the side
+		"file": func() error {
+			return inNames(t, o, root, func(top *inode.File) error { return top.Remove(actas.AsProcess(), "file") })
+		},
+		"below": func() error {
+			return inNames(t, o, root, func(top *inode.File) error { return top.Rmdir(actas.AsProcess(), "below") })
+		},
+		"here": func() error { return os.Remove(filepath.Join(dir, "here")) }, // by the side
 	} {
 		handle := handleOf(t, o, root, name)
 		for range 2 {

@@ -127,6 +127,8 @@ func asRoot(do func()) {
 
 // forget removes an orphan, unless somebody holds it.
 func (o *Opener) forget(f *inode) bool {
+	var own disk.Descriptor
+	defer func() { own.Close() }() // frees it, when who waits for lastName goes on: a LINK has a directory locked
 	f.lastName.Lock()
 	defer f.lastName.Unlock()
 	f.shard.mu.Lock()
@@ -136,7 +138,7 @@ func (o *Opener) forget(f *inode) bool {
 		return false
 	}
 	var err error
-	asRoot(func() { err = o.removeOrphan(f) })
+	asRoot(func() { own, err = o.removeOrphan(f) })
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		o.log.Warn("nfs: the space of a file that was removed while it was open can't be freed; the next start tries again", "err", err)
 		return false
@@ -145,20 +147,19 @@ func (o *Opener) forget(f *inode) bool {
 	return true
 }
 
-// removeOrphan removes the name of an orphan, and its usage from that of its volume.
-func (o *Opener) removeOrphan(f *inode) error {
+// removeOrphan removes the name of an orphan, and its usage from that of its volume. The file is freed with the descriptor
+// that it returns.
+func (o *Opener) removeOrphan(f *inode) (disk.Descriptor, error) {
 	dir, name := o.orphans.at(), f.key.name()
+	own, openErr := disk.OpenEntry(dir, name)
 	v, ok := o.table.ByID(f.key.volume)
 	if !ok || !v.Begin() {
-		return unix.Unlinkat(dir, name, 0)
+		return own, unix.Unlinkat(dir, name, 0)
 	}
 	defer v.Done()
 	var taking space.Taking
-	if v.Account != nil {
-		if own, err := disk.OpenEntry(dir, name); err == nil {
-			defer own.Close()
-			taking = v.Account.Take(own.FD())
-		}
+	if v.Account != nil && openErr == nil {
+		taking = v.Account.Take(own.FD())
 	}
 	err := o.changeInside(v, func() error { // no snapshot has what has no name
 		err := unix.Unlinkat(dir, name, 0)
@@ -166,5 +167,5 @@ func (o *Opener) removeOrphan(f *inode) error {
 		return err
 	}, &f.key.id)
 	o.inodes.drop(v, f.key.id)
-	return err
+	return own, err
 }

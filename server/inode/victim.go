@@ -1,8 +1,14 @@
 package inode
 
 import (
+	"math"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -13,38 +19,83 @@ type victim struct {
 	name   string
 	id     disk.FileID     // zero: nothing there, or nothing that is open or could be
 	kept   *openFile       // of the file, nil: none
-	own    disk.Descriptor // opened to look at it, or none
+	own    disk.Descriptor // of the file if kept is nil, or none
 	taking space.Taking
 	held   *inode // nil: no client has it open
 	linked bool   // held got its name for this
 	same   bool   // it does not lose the name, because a rename gives it the same
+	small  bool   // the kernel frees it in a moment, as is known before the change
+}
+
+// removed is what is still open of a file that has lost a name. The kernel frees a file with its last descriptor, and that
+// takes as long as the file has extents, or data in memory: TestRemoveOfManyExtents. So nobody else may wait for it:
+// LockedNames.Unlock closes this, and no change is under way then, which a snapshot would wait for. The call itself waits:
+// its client finds the space free.
+type removed struct {
+	descriptors [uses]*openFile // from the cache, where nobody finds them any more
+	kept        *openFile       // a use of one that is among these, or that others use, too
+	own         disk.Descriptor
+	held        *inode
+	next        *removed // from the same directory
 }
 
 // victim begins it, before the name is removed.
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
 	v.id, _ = f.Volume.Files.Identify(f.fd, []byte(name))
+	v.small = f.Volume.Account == nil && f.opener.remembersSmall(f.Volume, &v.id)
 	return v
 }
 
-// take looks at the file where the server counts.
+// take opens the file, if it may take long to free or the server counts, and looks at it where the server counts.
 func (v *victim) take() {
+	if v.id.IsZero() || v.small {
+		return
+	}
 	a := v.dir.Volume.Account
-	if a == nil || v.id.IsZero() {
-		return
-	}
-	if v.kept = v.dir.opener.inodes.get(v.dir.Volume, &v.id, UseAttr); v.kept != nil {
-		if v.kept.charge != nil {
-			v.taking = v.kept.charge.Take(v.kept.fd)
-		} else {
-			v.taking = a.Take(v.kept.fd)
+	if v.kept = v.dir.opener.inodes.get(v.dir.Volume, &v.id, UseAttr); v.kept == nil {
+		if a == nil && v.isSmall() {
+			return
 		}
-		return
+		var err error
+		if v.own, err = disk.OpenEntry(v.dir.fd, v.name); err != nil {
+			return
+		}
 	}
-	var err error
-	if v.own, err = disk.OpenEntry(v.dir.fd, v.name); err == nil {
+	switch {
+	case a == nil:
+	case v.kept == nil:
 		v.taking = a.Take(v.own.FD())
+	case v.kept.charge != nil:
+		v.taking = v.kept.charge.Take(v.kept.fd)
+	default:
+		v.taking = a.Take(v.kept.fd)
 	}
+}
+
+// smallMost is the size of a file that the kernel frees in a moment.
+const smallMost = 64 << 10
+
+// remembersSmall reports whether a file is known to be small. What somebody has changed directly on the disk does not matter.
+func (o *Opener) remembersSmall(v *exports.Volume, id *disk.FileID) bool {
+	ino := o.numberOf(v, id)
+	if ino == 0 {
+		return false
+	}
+	a, r := o.handles.AttrsOf(&v.Files, ino, o.versions.at(ino).Load(), 0, math.MaxInt64)
+	return a != nil && locate.IDIn(r.Handle()) == *id && a.Size <= smallMost && a.Used <= smallMost
+}
+
+// isSmall looks whether the file is small, where that is not remembered. That costs a removal 1 us; to open and close each file,
+// as if it were not, costs 3.
+func (v *victim) isSmall() bool {
+	var path [unix.NAME_MAX + 1]byte // ends with 0
+	var st unix.Statx_t
+	if copy(path[:unix.NAME_MAX], v.name) < len(v.name) {
+		return false
+	}
+	err := disk.Statx(v.dir.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_SIZE|unix.STATX_BLOCKS, &st)
+	return err == nil && st.Size <= smallMost && st.Blocks*512 <= smallMost
 }
 
 // keep gives a file that clients hold open another name, if it is about to lose its last one. It
@@ -75,16 +126,34 @@ func (v *victim) taken(err error) error {
 		o.unlinkOrphan(v.held)
 	}
 	v.taking.Done(err)
-	v.own.Close()
+	r := removed{kept: v.kept, own: v.own, held: v.held, next: v.dir.removed}
 	if err == nil {
-		o.inodes.drop(v.dir.Volume, v.id)
-	}
-	if v.kept != nil {
-		o.inodes.release(v.kept)
+		r.descriptors = o.inodes.takeOut(v.dir.Volume, v.id)
 	}
 	if v.held != nil {
 		v.held.lastName.Unlock()
-		o.release(v.held)
+	}
+	if r != (removed{next: r.next}) {
+		v.dir.removed = r.onHeap()
 	}
 	return err
+}
+
+// onHeap is a copy: only what has something open takes memory.
+func (r removed) onHeap() *removed { return &r }
+
+// close closes what is open of all of them; nil is nothing. No lock is held, and no change is under way.
+func (r *removed) close(o *Opener) {
+	for ; r != nil; r = r.next {
+		if r.held != nil {
+			o.release(r.held)
+		}
+		for _, f := range r.descriptors {
+			f.close()
+		}
+		if r.kept != nil {
+			o.inodes.release(r.kept)
+		}
+		r.own.Close()
+	}
 }
