@@ -2,7 +2,6 @@ package inode
 
 import (
 	"cmp"
-	"container/list"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 )
 
 const (
-	// filesMax limits the cached descriptors, even if the limit of the process is
-	// higher. It is a power of 2.
+	// filesMax limits the idle descriptors, even if the limit of the process is
+	// higher.
 	filesMax = 4096
 	// filesIdle is how long an unused descriptor is kept: as long as the pauses
 	// between two calls of a program that reads or writes.
@@ -69,7 +68,7 @@ func (u Use) flags() int {
 	}[u]
 }
 
-// openFile is a descriptor. It is in use, idle and in the cache, or closed.
+// openFile is a descriptor. It is in use, idle, or closed.
 type openFile struct {
 	durable.File // stays open until it is synced
 
@@ -81,10 +80,11 @@ type openFile struct {
 	fd     int // of own
 
 	// The mu of the inode's shard guards these.
-	users   int
-	dropped bool          // to be closed by its last user, and found by nobody else
-	since   int64         // the sweep after which nobody has used it, if users is 0
-	elem    *list.Element // in shard.used; nil: it is not in the cache
+	users         int
+	dropped       bool       // to be closed by its last user, and found by nobody else
+	since         int64      // the sweep after which nobody has used it, if users is 0
+	in            *idleFiles // the shard's list that it is in; nil: it is not idle
+	before, after *openFile  // in that list
 
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
@@ -109,10 +109,10 @@ func (f *openFile) OpenToSync() (disk.Descriptor, error) {
 // Synced implements durable.Told, for a file that the cache wants to close.
 func (f *openFile) Synced(error) { f.opener.inodes.release(f) }
 
-// keep caches a descriptor of a file and returns it for use. If another call has cached one already, keep returns that
-// one and closes this one. If the cache is full, it closes another descriptor. If all others must be synced before, it
-// syncs one of them: otherwise writers would open files, and directories between them, faster than those can be synced
-// and closed, and descriptors would run out.
+// keep has a descriptor of a file be found by other calls, and returns it for use. If another call has one already, keep
+// returns that one and closes this one. If too many idle ones must be synced before they are closed, it syncs one of them:
+// otherwise writers would open files, and directories between them, faster than those can be synced and closed, and
+// descriptors would run out.
 func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) *openFile {
 	t, key := &o.inodes, fileKey{v.ID, id}
 	s, number := t.shardOf(&key)
@@ -121,7 +121,7 @@ func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descrip
 	f := &openFile{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
 	first := i.open[use]
 	if first != nil && first.volume == v {
-		first.users++
+		s.useLocked(first)
 		s.leaveLocked(i)
 		s.mu.Unlock()
 		f.close()
@@ -130,14 +130,17 @@ func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descrip
 	ended := t.dropLocked(s, first) // of an export that has ended
 	i.open[use] = f
 	f.init()
-	f.elem = s.used.PushBack(f)
+	var unsynced *openFile
+	if t.isOverLocked(s) {
+		if unsynced = s.unsynced.first; unsynced != nil {
+			s.useLocked(unsynced)
+		}
+	}
 	s.mu.Unlock()
 	ended.close()
-	if t.cached.Add(1) > t.limit.Load() {
-		if unsynced := t.evict(number); unsynced != nil {
-			o.syncer.Now(&unsynced.File)
-			t.release(unsynced)
-		}
+	if unsynced != nil {
+		o.syncer.Now(&unsynced.File)
+		t.release(unsynced)
 	}
 	return f
 }
@@ -154,8 +157,8 @@ func descriptorsMax() uint64 {
 func (t *inodes) init() {
 	t.idle = make(chan struct{}, 1)
 	t.limit.Store(filesMax)
-	if most := descriptorsMax(); most > 0 { // the other half is for connections and for files in use
-		t.limit.Store(int64(min(filesMax, most/2)))
+	if most := descriptorsMax(); most > 0 { // clients may hold as many: HeldMax; half is for connections and other files in use
+		t.limit.Store(int64(min(filesMax, most/4)))
 	}
 }
 
@@ -166,17 +169,18 @@ type Kept struct {
 	Index   locate.IndexCounts
 }
 
-// FileCounts counts the cached open files.
+// FileCounts counts the files that are kept open between calls: those that clients hold open are not among them.
 type FileCounts struct {
 	Open, Limit           int
 	Hits, Misses, Evicted uint64 // Evicted: closed for others although not idle
 }
 
 func (t *inodes) counts() FileCounts {
-	n := FileCounts{Open: int(t.cached.Load()), Limit: int(t.limit.Load()), Misses: t.misses.Load(), Evicted: t.evicted.Load()}
+	n := FileCounts{Limit: int(t.limit.Load()), Misses: t.misses.Load(), Evicted: t.evicted.Load()}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
+		n.Open += s.idle.len + s.unsynced.len
 		n.Hits += s.hits
 		s.mu.Unlock()
 	}
@@ -203,50 +207,19 @@ func (t *inodes) get(v *exports.Volume, id *disk.FileID, use Use) *openFile {
 	if use == UseNames {
 		i.withNamesLocked()
 	}
-	f.users++
+	s.useLocked(f)
 	s.hits++
 	return f
 }
 
-// evict closes the least recently used descriptor of a shard, or of others where that has none. If all must be synced
-// before, it returns one of them, for the caller to sync and release; nil if all are in use.
-func (t *inodes) evict(from uint64) (unsynced *openFile) {
-	for n := range uint64(shardsMax) {
-		s := &t.shards[(from+n)%shardsMax]
-		s.mu.Lock()
-		evicted := t.evictLocked(s, &unsynced)
-		s.mu.Unlock()
-		if evicted == nil {
-			continue
-		}
-		evicted.close()
-		if unsynced != nil {
-			t.release(unsynced)
-		}
-		return nil
-	}
-	return unsynced
-}
-
-// evictLocked takes the least recently used descriptor that can be closed from the cache. If there is none, unsynced
-// becomes the first that must be synced, unless it is one already.
+// useLocked is a use of a descriptor, until release.
 //
 // +checklocks:s.mu
-func (t *inodes) evictLocked(s *shard, unsynced **openFile) *openFile {
-	for e := s.used.Front(); e != nil; e = e.Next() {
-		f := e.Value.(*openFile)
-		switch {
-		case f.users > 0:
-		case !f.Unsynced():
-			t.evicted.Add(1)
-			t.forgetLocked(s, f)
-			return f
-		case *unsynced == nil:
-			f.users++
-			*unsynced = f
-		}
+func (s *shard) useLocked(f *openFile) {
+	if f.in != nil {
+		f.in.remove(f)
 	}
-	return nil
+	f.users++
 }
 
 // retain is another use of a descriptor that is in use.
@@ -256,29 +229,55 @@ func (f *openFile) retain() {
 	f.users++
 }
 
-// release ends the use of a descriptor.
+// release ends the use of a descriptor. If too many are idle then, it closes the one of its shard that is so for longest.
 func (t *inodes) release(f *openFile) {
 	s := f.inode.shard
 	s.mu.Lock()
-	f.users--
-	last := f.users == 0 && (f.dropped || t.cached.Load() > t.limit.Load() && !f.Unsynced())
-	if last {
-		t.forgetLocked(s, f)
-	} else if f.users == 0 {
-		t.unusedLocked(s, f)
-	}
+	closing := t.releaseLocked(s, f)
 	s.mu.Unlock()
-	if last {
-		f.close()
-	}
+	closing.close()
 }
 
-// unusedLocked begins the time that a descriptor is idle.
+// releaseLocked is release, but for the caller to close what it returns.
+//
+// +checklocks:s.mu
+func (t *inodes) releaseLocked(s *shard, f *openFile) (closing *openFile) {
+	f.users--
+	switch {
+	case f.users > 0:
+		return nil
+	case f.dropped:
+		closing = f
+	default:
+		t.unusedLocked(s, f)
+		if !t.isOverLocked(s) || s.idle.first == nil {
+			return nil
+		}
+		closing = s.idle.first
+		t.evicted.Add(1)
+	}
+	t.forgetLocked(s, closing)
+	return closing
+}
+
+// isOverLocked reports whether a shard has more idle descriptors than it may.
+//
+// +checklocks:s.mu
+func (t *inodes) isOverLocked(s *shard) bool {
+	return int64(s.idle.len+s.unsynced.len) > max(t.limit.Load()/shardsMax, 1)
+}
+
+// unusedLocked begins the time that a descriptor is idle. Whether it must be synced does not change meanwhile: only who uses it
+// writes or syncs.
 //
 // +checklocks:s.mu
 func (t *inodes) unusedLocked(s *shard, f *openFile) {
 	f.since = t.sweeps.Load()
-	s.used.MoveToBack(f.elem)
+	if f.Unsynced() {
+		s.unsynced.push(f)
+	} else {
+		s.idle.push(f)
+	}
 	if t.rest.Load() && t.rest.CompareAndSwap(true, false) {
 		select {
 		case t.idle <- struct{}{}:
@@ -303,16 +302,13 @@ func (f *openFile) close() {
 	}
 }
 
-// forgetLocked removes a descriptor from the cache.
+// forgetLocked has an unused descriptor be found by nobody, for the caller to close.
 //
 // +checklocks:s.mu
 func (t *inodes) forgetLocked(s *shard, f *openFile) {
-	if f.elem == nil {
-		return
+	if f.in != nil {
+		f.in.remove(f)
 	}
-	s.used.Remove(f.elem)
-	f.elem = nil
-	t.cached.Add(-1)
 	if f.inode.open[f.use] == f {
 		f.inode.open[f.use] = nil
 	}
@@ -369,24 +365,20 @@ func (t *inodes) removeIdle() (unsynced []*openFile, more bool) {
 		var idle []*openFile
 		s := &t.shards[n]
 		s.mu.Lock()
-		for e := s.used.Front(); e != nil; {
-			f := e.Value.(*openFile)
-			e = e.Next()
-			if f.users > 0 {
-				continue
-			}
-			if sweep-f.since <= int64(filesIdle/filesSweep) {
-				more = true
-				break // the following ones were used later
-			}
-			if f.Unsynced() && !f.volume.HasEnded() {
-				f.users++
-				unsynced = append(unsynced, f)
-				continue
-			}
+		for f := s.idle.firstSince(sweep); f != nil; f = s.idle.firstSince(sweep) {
 			t.forgetLocked(s, f)
 			idle = append(idle, f)
 		}
+		for f := s.unsynced.firstSince(sweep); f != nil; f = s.unsynced.firstSince(sweep) {
+			if f.volume.HasEnded() {
+				t.forgetLocked(s, f)
+				idle = append(idle, f)
+				continue
+			}
+			s.useLocked(f)
+			unsynced = append(unsynced, f)
+		}
+		more = more || s.idle.len+s.unsynced.len > 0
 		if len(idle) > 0 && len(s.inodes) == 0 {
 			s.inodes = nil // a map keeps the memory of its largest size
 		}
@@ -401,20 +393,32 @@ func (t *inodes) removeIdle() (unsynced []*openFile, more bool) {
 	return unsynced, more
 }
 
+// firstSince returns the first descriptor if it was idle for too long at a sweep, or else nil.
+func (l *idleFiles) firstSince(sweep int64) *openFile {
+	if f := l.first; f != nil && sweep-f.since > int64(filesIdle/filesSweep) {
+		return f
+	}
+	return nil
+}
+
 // close closes what nobody uses; the last user of another descriptor closes it.
 func (t *inodes) close() {
+	var open, unused []*openFile
 	for n := range t.shards {
-		var unused []*openFile
 		s := &t.shards[n]
 		s.mu.Lock()
-		for e := s.used.Front(); e != nil; {
-			f := e.Value.(*openFile)
-			e = e.Next()
+		for _, i := range s.inodes {
+			for ; i != nil; i = i.next {
+				open = append(open, i.open[:]...)
+			}
+		}
+		for _, f := range open {
 			unused = append(unused, t.dropLocked(s, f))
 		}
 		s.mu.Unlock()
-		for _, f := range unused {
-			f.close()
-		}
+		open = open[:0]
+	}
+	for _, f := range unused {
+		f.close()
 	}
 }

@@ -48,7 +48,10 @@ func (o *Opener) Table() *exports.Table { return o.table }
 // CloseCached closes all cached descriptors, so that files are found anew.
 func (o *Opener) CloseCached() { o.inodes.close() }
 
-// KeepAtMost sets how many descriptors are cached; a process has it from its own limit.
+// ShardsMax is by how many KeepAtMost divides.
+const ShardsMax = shardsMax
+
+// KeepAtMost sets how many idle descriptors there are; a process has it from its own limit.
 func (o *Opener) KeepAtMost(n int64) { o.inodes.limit.Store(n) }
 
 // EvictHandles forgets what handles are of, as time does.

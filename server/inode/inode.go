@@ -1,7 +1,6 @@
 package inode
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 
@@ -39,13 +38,16 @@ type inode struct {
 	state durable.State
 }
 
-// shard is a part of the table of inodes, with the descriptors of its files in the order of their last use.
+// shard is a part of the table of inodes, with the idle descriptors of its files. Those in use are only in their inode:
+// there may be very many of them, as clients hold files open.
 type shard struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	inodes map[uint64]*inode // the first with a number; others follow it
 	// +checklocks:mu
-	used list.List // of the *openFile that are cached, roughly least recently used first
+	idle idleFiles
+	// +checklocks:mu
+	unsynced idleFiles // that must be synced before they are closed
 	// +checklocks:mu
 	hits uint64 // of get
 }
@@ -56,8 +58,7 @@ const shardsMax = 16
 // inodes is the table of all files in use.
 type inodes struct {
 	shards          [shardsMax]shard
-	limit           atomic.Int64 // of cached descriptors
-	cached          atomic.Int64 // how many descriptors are
+	limit           atomic.Int64 // of idle descriptors; each shard has an equal part of it
 	misses, evicted atomic.Uint64
 	// orphans is how many there are: as long as there is none, calls do not ask for each file.
 	orphans atomic.Int64

@@ -155,7 +155,8 @@ func descriptors(t *testing.T) int {
 // Many files are touched with few descriptors.
 func TestFileCacheIsBounded(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.KeepAtMost(20)
+	const most = 2 * inode.ShardsMax
+	o.KeepAtMost(most)
 	before := descriptors(t)
 	for i := range 500 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
@@ -168,8 +169,63 @@ func TestFileCacheIsBounded(t *testing.T) {
 		}
 		f.Close()
 	}
-	if grown := descriptors(t) - before; grown > 20 {
-		t.Errorf("%d descriptors are kept, the limit is 20", grown)
+	if grown := descriptors(t) - before; grown > most {
+		t.Errorf("%d descriptors are kept, the limit is %d", grown, most)
+	}
+}
+
+// However many files clients hold open, others stay open between calls, and no more than without them.
+func TestHeldFilesTakeNoRoom(t *testing.T) {
+	o, root, _ := openerAt(t)
+	const most, holds = 4 * inode.ShardsMax, 300
+	o.KeepAtMost(most)
+	use := func(h []byte) {
+		t.Helper()
+		f, err := o.Open(netip.Addr{}, h, inode.UseRead)
+		mustDo(t, err)
+		f.Close()
+	}
+	file := create(t, o, root, "file")
+	before := descriptors(t)
+	var held []*inode.Held
+	var handles [][]byte
+	for i := range holds {
+		handles = append(handles, create(t, o, root, fmt.Sprint(i)))
+		f, err := o.Open(netip.Addr{}, handles[i], inode.UseWrite)
+		mustDo(t, err)
+		held = append(held, f.Hold())
+		f.Close()
+	}
+	use(file)
+	was := o.Kept().Files
+	for range 100 {
+		use(file)
+	}
+	if is := o.Kept().Files; is.Hits != was.Hits+100 || is.Misses != was.Misses {
+		t.Errorf("of 100 opens %d find the file open", is.Hits-was.Hits)
+	}
+	if n := o.Kept().Files.Open; n > most {
+		t.Errorf("%d are open that nobody uses, of %d", n, most)
+	}
+	if grown := descriptors(t) - before; grown < holds || grown > holds+most {
+		t.Errorf("%d more descriptors, for %d files that are held and %d others", grown, holds, most)
+	}
+	for _, h := range held {
+		h.Close()
+	}
+	if n := o.Kept().Files.Open; n > most {
+		t.Errorf("%d are open that nobody uses any more, of %d", n, most)
+	}
+	if grown := descriptors(t) - before; grown > most {
+		t.Errorf("%d more descriptors, when nothing is held", grown)
+	}
+	for _, h := range handles { // each once: the oldest give way
+		use(h)
+	}
+	was = o.Kept().Files
+	use(handles[holds-1])
+	if is := o.Kept().Files; is.Hits != was.Hits+1 {
+		t.Error("the latest is not open any more")
 	}
 }
 
@@ -210,9 +266,9 @@ func TestFileCacheGivesBack(t *testing.T) {
 
 func TestFileCacheConcurrent(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.KeepAtMost(4)
+	o.KeepAtMost(inode.ShardsMax) // one each
 	var handles [][]byte
-	for i := range 8 {
+	for i := range 4 * inode.ShardsMax {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
 		handles = append(handles, handleOf(t, o, root, fmt.Sprint(i)))
 	}
@@ -226,9 +282,9 @@ func TestFileCacheConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				var b [1]byte
-				if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != fmt.Sprint(n) {
-					t.Errorf("file %d: %q, %v", n, b[:], err)
+				var b [10]byte
+				if got, err := f.ReadAt(b[:], 0); err != nil || string(b[:got]) != fmt.Sprint(n) {
+					t.Errorf("file %d: %q, %v", n, b[:got], err)
 				}
 				f.Close()
 			}
