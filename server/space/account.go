@@ -24,6 +24,7 @@
 package space
 
 import (
+	"container/list"
 	"math"
 	"os"
 	"sync"
@@ -93,7 +94,13 @@ type Account struct {
 
 	mu sync.Mutex
 	// +checklocks:mu
-	charges map[disk.Inode]*Charge // in use, or to be checked again
+	charges map[disk.Inode]*Charge // in use, or to be looked at again
+	// soon and late have the charges that nobody uses, and that are looked at again after LookAfter and after lookLate:
+	// each in the order of Charge.due, as all in one list wait for as long.
+	// +checklocks:mu
+	soon list.List
+	// +checklocks:mu
+	late list.List
 	// counted has the inodes that are included in used. Files created directly on the
 	// disk are added when a client first uses them.
 	// +checklocks:mu

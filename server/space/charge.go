@@ -1,6 +1,7 @@
 package space
 
 import (
+	"container/list"
 	"sync"
 	"time"
 
@@ -23,10 +24,14 @@ const lookLate = 6 * time.Minute
 type Charge struct {
 	account *Account
 	inode   disk.Inode
-	users   int       // guarded by account.mu
-	file    string    // ID to read its usage again, if its data was written; guarded by account.mu
-	due     time.Time // when, if nobody uses it; guarded by account.mu
-	late    int64     // bytes at the last read for lookLate; guarded by account.mu
+
+	// The account's mu guards these.
+	users   int
+	file    string        // ID to read its usage again, if its data was written
+	due     time.Time     // when, if it waits
+	waits   *list.List    // the account's soon or late; nil: it does not wait
+	waiting *list.Element // in there
+	late    int64         // bytes at the last read for lookLate
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -58,8 +63,26 @@ func (a *Account) Enter(i disk.Inode) *Charge {
 		c = &Charge{account: a, inode: i}
 		a.charges[i] = c
 	}
-	c.users++
+	a.useLocked(c)
 	return c
+}
+
+// useLocked is a use of a charge, which then does not wait to be looked at.
+//
+// +checklocks:a.mu
+func (a *Account) useLocked(c *Charge) {
+	if c.waits != nil {
+		c.waits.Remove(c.waiting)
+		c.waits, c.waiting = nil, nil
+	}
+	c.users++
+}
+
+// waitLocked has an unused charge wait in a list until it is looked at again.
+//
+// +checklocks:a.mu
+func (a *Account) waitLocked(c *Charge, in *list.List, until time.Time) {
+	c.due, c.waits, c.waiting = until, in, in.PushBack(c)
 }
 
 // EnterNew is Enter for an inode that the caller has just created, in a directory whose
@@ -90,7 +113,7 @@ func (c *Charge) Leave(written string) {
 	switch {
 	case c.users > 0:
 	case !gone && c.file != "":
-		c.due = time.Now().Add(LookAfter)
+		a.waitLocked(c, &a.soon, time.Now().Add(LookAfter))
 	default:
 		a.dropLocked(c)
 	}
@@ -183,27 +206,38 @@ func (c *Charge) end() {
 // file with O_PATH by the ID that Leave was given, calls look, and closes it; if it can't open
 // the file, the usage stays as it was. Call LookAgain every few seconds.
 func (a *Account) LookAgain(now time.Time, open func(id string, look func(fd int))) {
-	for c, id := range a.due(now) {
-		open(id, func(fd int) {
-			var st unix.Stat_t
-			_ = c.Stat(fd, &st) // what can't be looked at stays as it was
-		})
-		a.looked(c, now)
+	for due := a.due(now); len(due) > 0; due = a.due(now) {
+		for _, d := range due {
+			open(d.file, func(fd int) {
+				var st unix.Stat_t
+				_ = d.charge.Stat(fd, &st) // what can't be looked at stays as it was
+			})
+			a.looked(d.charge, now)
+		}
 	}
 }
 
-// due takes the charges whose usage is to be read again.
-func (a *Account) due(now time.Time) map[*Charge]string {
+// dueMost is how many charges are taken while the account is locked: its calls wait meanwhile.
+const dueMost = 100
+
+// dueCharge is a charge that is to be looked at again, with its file.
+type dueCharge struct {
+	charge *Charge
+	file   string
+}
+
+// due takes some of the charges whose usage is to be read again. If it returns none, there is none.
+func (a *Account) due(now time.Time) (due []dueCharge) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var due map[*Charge]string // mostly nothing is
-	for _, c := range a.charges {
-		if c.users == 0 && now.After(c.due) {
-			c.users++
-			if due == nil {
-				due = map[*Charge]string{}
+	for _, in := range [...]*list.List{&a.soon, &a.late} {
+		for len(due) < dueMost && in.Len() > 0 {
+			c := in.Front().Value.(*Charge)
+			if !now.After(c.due) {
+				break
 			}
-			due[c] = c.file
+			a.useLocked(c)
+			due = append(due, dueCharge{c, c.file})
 		}
 	}
 	return due
@@ -220,7 +254,8 @@ func (a *Account) looked(c *Charge, now time.Time) {
 	switch c.users--; {
 	case c.users > 0:
 	case ahead && c.late != bytes:
-		c.late, c.due = bytes, now.Add(lookLate)
+		c.late = bytes
+		a.waitLocked(c, &a.late, now.Add(lookLate))
 	default:
 		a.dropLocked(c)
 	}
