@@ -15,11 +15,12 @@ type content struct {
 	// shares them. Nothing that has the names of a directory locked waits for it.
 	mu      sync.RWMutex
 	waiting atomic.Int32 // calls that wait for mu, but those in WaitForData
-	// replaced is whether a CLONE is putting something in place of the data, in several steps. No READ begins then.
+	// replaced is whether a CLONE is putting something in place of the data, or a new size takes it away, in several steps.
+	// No READ begins then.
 	replaced atomic.Bool
 }
 
-// settled waits until no CLONE is replacing the data.
+// settled waits until nobody is replacing the data.
 func (c *content) settled() {
 	if c.replaced.Load() {
 		c.rlock()

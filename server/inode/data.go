@@ -3,6 +3,7 @@ package inode
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +79,7 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 		return unix.EFBIG
 	}
 	if f.use == UseWrite && !f.hasEntered() {
+		defer f.enterToResize()()
 		f.kept.inode.content.lock()
 		defer f.kept.inode.content.mu.Unlock()
 	}
@@ -92,12 +94,56 @@ func (f *File) truncate(size uint64) error {
 		f.changed = true
 	}
 	return f.charge.Resize(f.fd, int64(size), func() error {
-		for {
-			if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
+		steps := f.sizesTo(int64(size))
+		if f.kept != nil && len(steps) > 1 {
+			f.kept.inode.content.replaced.Store(true)
+			defer f.kept.inode.content.replaced.Store(false)
+		}
+		for _, size := range steps {
+			if err := f.setSize(size); err != nil {
 				return err
 			}
 		}
+		return nil
 	})
+}
+
+func (f *File) setSize(size int64) error {
+	for {
+		if err := unix.Ftruncate(f.fd, size); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// sizesTo returns the sizes that the file gets one after the other, so that it loses few extents with each system call: who
+// removes it meanwhile has a directory locked, and waits for one. READs wait until the last, but not who looks at the size.
+func (f *File) sizesTo(size int64) []int64 {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil || size >= st.Size || !mayHaveMany(&st) {
+		return []int64{size}
+	}
+	sizes, extents := []int64{size}, 0
+	_ = disk.EachExtent(f.fd, size, st.Size, func(_, to int64) bool { // a file system that does not tell has one step
+		if extents++; extents%extentsMost == 0 {
+			sizes = append(sizes, to)
+		}
+		return true
+	})
+	slices.Reverse(sizes)
+	return sizes
+}
+
+// mayHaveMany reports whether a file may have more extents than one system call should free.
+func mayHaveMany(st *unix.Stat_t) bool { return st.Blocks*512 >= extentsMost*4096 }
+
+// enterToResize is enterLong for who sets the size, if that may take long.
+func (f *File) enterToResize() (leave func()) {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil || !mayHaveMany(&st) {
+		return func() {}
+	}
+	return f.enterLong()
 }
 
 // openData opens a regular file for use. removed is whether it may be one that is kept only for

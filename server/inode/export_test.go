@@ -117,6 +117,9 @@ type Cached struct{ *openFile }
 // Cached returns the descriptor, which outlives the File.
 func (f *File) Cached() Cached { return Cached{f.kept} }
 
+// Look returns its attributes, whether or not the file was removed.
+func (c Cached) Look() (disk.Attr, error) { return look(c.volume, c.fd, nil) }
+
 // IsKept reports whether it is in the cache.
 func (c Cached) IsKept() bool {
 	c.inode.shard.mu.Lock()

@@ -106,6 +106,53 @@ func TestRemoveOfManyExtents(t *testing.T) {
 	})
 }
 
+// A file of many extents is removed while its size is set to 0, which takes as long as it has extents: the directory is not locked
+// for all of that time.
+func TestRemoveWhileTruncated(t *testing.T) {
+	needNative(t)
+	test := func(t *testing.T, disk string) {
+		const extents = 10 * inode.ExtentsMost
+		table := newTable(t)
+		mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: disk}))
+		o := openerOf(t, table)
+		v, _ := table.ByID(7)
+		root, err := o.Root(v)
+		mustDo(t, err)
+		const tries = 5 // this goroutine may come too late
+		for range tries {
+			manyExtents(t, filepath.Join(disk, "big"), extents)
+			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "big"), inode.UseWrite)
+			mustDo(t, err)
+			size := func() int64 {
+				a, err := f.Cached().Look()
+				mustDo(t, err)
+				return a.Size
+			}
+			was := size()
+			done := make(chan error, 1)
+			began := time.Now()
+			go func() { done <- f.Truncate(actas.AsProcess(), 0) }()
+			for size() == was && len(done) == 0 {
+				time.Sleep(100 * time.Microsecond)
+			}
+			err = inNames(t, o, root, func(dir *inode.File) error { return dir.Remove(actas.AsProcess(), "big") })
+			removed, left := time.Since(began), size()
+			mustDo(t, errors.Join(err, <-done))
+			if n := size(); n != 0 {
+				t.Errorf("%d bytes stay", n)
+			}
+			f.Close()
+			t.Logf("removed after %v, with %d bytes left; truncated after %v", removed, left, time.Since(began))
+			if left > 0 {
+				return
+			}
+		}
+		t.Errorf("in %d tries it was removed only when the size was set", tries)
+	}
+	testdisk.Ext4(t, test)
+	testdisk.XFS(t, test)
+}
+
 // opensToRead opens a file and closes it, and its descriptor stays in the cache.
 func opensToRead(o *inode.Opener, handle []byte) error {
 	f, err := o.Open(netip.Addr{}, handle, inode.UseRead)

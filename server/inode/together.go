@@ -13,6 +13,7 @@ type Together struct{ entered bool }
 // +checklocksignore
 func (t *Together) Do(f, data *File, do func() error) error {
 	if data != nil && data.use == UseWrite {
+		defer data.enterToResize()()
 		data.kept.inode.content.lock()
 		defer data.kept.inode.content.mu.Unlock()
 		data.together = t
