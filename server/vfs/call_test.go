@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
@@ -268,6 +269,52 @@ func TestMoveTakesTheDirectory(t *testing.T) {
 	a, b := w.open(c, inode.UseNames, "a"), w.open(c, inode.UseNames, "b")
 	if _, _, err := c.Rename(a, []byte("of root"), b, []byte("new")); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("told %v, want %v", err, syscall.EACCES)
+	}
+}
+
+// Who may write a file but does not own it sets its mtime to now, which is what ftruncate(2) to the same size asks for, and
+// nothing else of its times.
+func TestTimesOfOthersFiles(t *testing.T) {
+	now, set := inode.SetTime{Set: true, Now: true}, inode.SetTime{Set: true, Time: time.Unix(2000, 0)}
+	for _, tt := range []struct {
+		name string
+		mode os.FileMode
+		attr vfs.SetAttr
+		err  error
+	}{
+		{"a file that others write, mtime now", 0o666, vfs.SetAttr{Mtime: now}, nil},
+		{"a file that others only write, mtime now", 0o602, vfs.SetAttr{Mtime: now}, nil},
+		{"a file that others read, mtime now", 0o644, vfs.SetAttr{Mtime: now}, syscall.EPERM},
+		{"a file that others read, both now", 0o644, vfs.SetAttr{Atime: now, Mtime: now}, syscall.EACCES},
+		{"a file that others write, atime now", 0o666, vfs.SetAttr{Atime: now}, syscall.EPERM},
+		{"a file that others write, a given mtime", 0o666, vfs.SetAttr{Mtime: set}, syscall.EPERM},
+		{"a file that others write, a given atime and mtime now", 0o666, vfs.SetAttr{Atime: set, Mtime: now}, syscall.EPERM},
+		{"a file that others write, a mode and mtime now", 0o666, vfs.SetAttr{Mode: new(uint32), Mtime: now}, syscall.EPERM},
+		{"a directory that others write, mtime now", os.ModeDir | 0o777, vfs.SetAttr{Mtime: now}, syscall.EPERM},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			path, old := filepath.Join(w.dir, "theirs"), time.Unix(1000, 0)
+			if tt.mode.IsDir() {
+				mustDo(t, os.Mkdir(path, 0o700))
+			} else {
+				mustDo(t, os.WriteFile(path, []byte("theirs"), 0o600))
+			}
+			mustDo(t, os.Chmod(path, tt.mode.Perm()))
+			mustDo(t, os.Chtimes(path, old, old))
+			c := w.call(1000)
+			f := w.open(c, inode.UseAttr, "theirs")
+			_, after, err := c.SetAttr(f, nil, &tt.attr, nil)
+			if !errors.Is(err, tt.err) {
+				t.Errorf("got %v, want %v", err, tt.err)
+			}
+			if got := after.Mtime.Equal(old); got != (err != nil) {
+				t.Errorf("the file's mtime is %v after %v", after.Mtime, err)
+			}
+			if !after.Atime.Equal(old) {
+				t.Errorf("the file's atime has become %v", after.Atime)
+			}
+		})
 	}
 }
 

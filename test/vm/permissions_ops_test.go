@@ -71,6 +71,19 @@ func fileOps() []operation {
 		on("O_CREAT and O_EXCL", func(f string) error { return openOnly(f, os.O_WRONLY|os.O_CREATE|os.O_EXCL) }),
 		on("truncate", func(f string) error { return unix.Truncate(f, 5) }),
 		on("truncate to the same size", func(f string) error { return unix.Truncate(f, 10) }),
+		on("ftruncate to the same size", func(f string) error {
+			fd, err := unix.Open(f, unix.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(unix.Ftruncate(fd, 10), unix.Close(fd))
+		}),
+		on("O_TRUNC of an empty file", func(f string) error {
+			if err := openOnly(f, os.O_WRONLY|os.O_TRUNC); err != nil {
+				return err
+			}
+			return openOnly(f, os.O_WRONLY|os.O_TRUNC)
+		}),
 		on("chmod", func(f string) error { return unix.Chmod(f, 0o640) }),
 		on("chmod with setuid and setgid", func(f string) error { return unix.Chmod(f, 0o6755) }),
 		on("chmod with sticky", func(f string) error { return unix.Chmod(f, 0o1755) }),
