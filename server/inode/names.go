@@ -140,7 +140,7 @@ const (
 	TypeBlock  = unix.S_IFBLK
 )
 
-// Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
+// Mknod creates a fifo, a socket or a device. The error is EPERM for a device other than the character device 0:0,
 // unless the thread is root and has CAP_MKNOD.
 func (f *File) Mknod(as actas.Thread, name string, fileType, mode, major, minor uint32) (*File, error) {
 	return f.createNode(as, name, func() error {

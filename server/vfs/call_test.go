@@ -256,6 +256,49 @@ func TestNamesTakeRights(t *testing.T) {
 	}
 }
 
+// Of devices an ordinary user makes only the one that is none, 0:0.
+func TestMknodOfAUser(t *testing.T) {
+	const user = 1000
+	for _, tt := range []struct {
+		name                   string
+		uid                    uint32
+		fileType, major, minor uint32
+		err                    error
+	}{
+		{"a fifo", user, inode.TypeFIFO, 0, 0, nil},
+		{"a character device 0:0", user, inode.TypeChar, 0, 0, nil},
+		{"a character device 0:1", user, inode.TypeChar, 0, 1, syscall.EPERM},
+		{"a character device 1:0", user, inode.TypeChar, 1, 0, syscall.EPERM},
+		{"a block device 0:0", user, inode.TypeBlock, 0, 0, syscall.EPERM},
+		{"a character device 0:0, in others' directory", user + 1, inode.TypeChar, 0, 0, syscall.EACCES},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			mustDo(t, os.Chmod(w.dir, 0o755))
+			dir := filepath.Join(w.dir, "dir")
+			mustDo(t, os.Mkdir(dir, 0o755))
+			mustDo(t, os.Chown(dir, user, user))
+			c := w.call(tt.uid)
+			mode := uint32(0o600)
+			made, err := c.Mknod(w.open(c, inode.UseNames, "dir"), []byte("new"), tt.fileType, tt.major, tt.minor, &vfs.SetAttr{Mode: &mode})
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("got %v, want %v", err, tt.err)
+			}
+			var st syscall.Stat_t
+			if err != nil {
+				if err := syscall.Lstat(filepath.Join(dir, "new"), &st); !errors.Is(err, syscall.ENOENT) {
+					t.Errorf("there is a file after an error: %v", err)
+				}
+				return
+			}
+			mustDo(t, syscall.Lstat(filepath.Join(dir, "new"), &st))
+			if st.Mode != tt.fileType|mode || st.Rdev != 0 || st.Uid != tt.uid || made.Attr.Mode != st.Mode {
+				t.Errorf("mode %o, device %x, owner %d; the call says %o", st.Mode, st.Rdev, st.Uid, made.Attr.Mode)
+			}
+		})
+	}
+}
+
 // To move a directory takes the right to write to it, which its place does not give.
 func TestMoveTakesTheDirectory(t *testing.T) {
 	const uid = 1000

@@ -143,6 +143,7 @@ func dirOps() []operation {
 		in("mkfifo", func(d, _ string) error { return unix.Mknod(d+"/new", unix.S_IFIFO|0o666, 0) }),
 		in("mknod of a socket", func(d, _ string) error { return unix.Mknod(d+"/new", unix.S_IFSOCK|0o666, 0) }),
 		in("mknod of a device", func(d, _ string) error { return unix.Mknod(d+"/new", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) }),
+		in("mknod of a whiteout", func(d, _ string) error { return unix.Mknod(d+"/new", unix.S_IFCHR|0o666, 0) }),
 		in("unlink of mine", func(d, _ string) error { return unix.Unlink(d + "/mine") }),
 		in("unlink of theirs", func(d, _ string) error { return unix.Unlink(d + "/theirs") }),
 		in("unlink of nothing", func(d, _ string) error { return unix.Unlink(d + "/nothing") }),
