@@ -146,6 +146,20 @@ func (s *Store) isKnownLocked(id uint64) bool {
 	return slices.ContainsFunc(s.archived, func(r *record) bool { return r.ID == id })
 }
 
+// knownLocked returns the IDs for which isKnownLocked is true, for a caller that asks for many.
+//
+// +checklocks:s.mu
+func (s *Store) knownLocked() map[uint64]bool {
+	known := make(map[uint64]bool, len(s.records)+len(s.archived))
+	for _, r := range s.records {
+		known[r.ID] = true
+	}
+	for _, r := range s.archived {
+		known[r.ID] = true
+	}
+	return known
+}
+
 // removeSnapshotRecord removes the record, if there is one, and the catalogue.
 func (s *Store) removeSnapshotRecord(r *snapshotRecord) error {
 	if err := s.root.Remove(r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {

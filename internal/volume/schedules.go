@@ -231,13 +231,13 @@ func (s *Store) expire(ctx context.Context) (wait time.Duration) {
 	s.mu.Lock()
 	// The volume of a record that can't be read only looks deleted.
 	unsure := len(s.refused) > 0 || len(s.lost) > 0
+	known := s.knownLocked()
 	for id, of := range s.snapshots {
-		known := s.isKnownLocked(id)
 		for _, r := range of {
 			switch {
 			case len(r.Scheduled) == 0 || r.deleting:
 				continue
-			case known || unsure || now.Before(r.Expires):
+			case known[id] || unsure || now.Before(r.Expires):
 				r.expired = time.Time{}
 			case r.expired.IsZero():
 				r.expired = time.Now()
@@ -248,7 +248,7 @@ func (s *Store) expire(ctx context.Context) (wait time.Duration) {
 		}
 	}
 	for id := range s.schedules.attempts {
-		if !s.isKnownLocked(id) {
+		if !known[id] {
 			delete(s.schedules.attempts, id)
 		}
 	}
