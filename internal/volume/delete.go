@@ -108,8 +108,9 @@ func (s *Store) delete(r *record, archive bool) error {
 		return s.deleteView(r)
 	}
 	gone := *r
+	gone.deleting = false // adopted one day, it is not
 	gone.Deleted = time.Now().UTC().Truncate(time.Second)
-	gone.Restoring, gone.RestoreSafety = "", "" // adopted one day, it has its files as they are
+	gone.Restoring, gone.RestoreSafety = "", "" // likewise, it has its files as they are
 	if archive {
 		gone.OnDelete = ArchiveFiles
 	}

@@ -193,6 +193,20 @@ func TestShownSnapshots(t *testing.T) {
 	}
 }
 
+// A volume that was deleted and kept is, when it is adopted, no volume that is being deleted.
+func TestSnapshotOfAdopted(t *testing.T) {
+	s, _ := openWith(t, t.TempDir())
+	for _, fate := range []OnDelete{RetainFiles, ArchiveFiles} {
+		name := string(fate)
+		_, err := s.Create(t.Context(), Spec{Name: name, Size: 1 << 20, OnDelete: fate})
+		mustDo(t, err)
+		mustDo(t, s.Delete(t.Context(), name))
+		_, err = s.Adopt(t.Context(), Spec{Name: name})
+		mustDo(t, err)
+		mustSnapshot(t, s, name, "a")
+	}
+}
+
 func TestSnapshotsAreRefused(t *testing.T) {
 	root := t.TempDir()
 	s, c := openWith(t, root)
