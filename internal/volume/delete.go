@@ -88,6 +88,14 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 	return r, nil
 }
 
+// beingDeleted reports whether a volume is being deleted or archived.
+func (s *Store) beingDeleted(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[name]
+	return r != nil && r.deleting
+}
+
 func (s *Store) delete(r *record, archive bool) error {
 	s.endCopy(r.Name)
 	s.endRestoring(r.ID)

@@ -21,6 +21,9 @@ const (
 	// failedRetry is the pause before a failed snapshot is taken again. It doubles each time, up to failedRetryMax.
 	failedRetry    = time.Minute
 	failedRetryMax = time.Hour
+	// nameWait is how long a scheduled snapshot waits at most for another request that changes the volume: the schedules
+	// of all others wait behind it.
+	nameWait = 5 * time.Second
 	// lateAfter is how long after its turn a scheduled snapshot is late.
 	lateAfter = time.Hour
 	// expiredFor is how long a snapshot of a deleted volume must have expired, by the process's clock, which nobody
@@ -180,7 +183,9 @@ func (s *Store) takeScheduled(ctx context.Context, v Volume, due []string, now t
 	if now.Before(retry) && retry.Sub(now) <= failedRetryMax { // else the clock was set back
 		return retry
 	}
-	t, err := s.startSnapshot(ctx, v.Name, snapshotSpec{prefix: due[len(due)-1] + "-", kinds: due, at: now})
+	brief, cancel := context.WithTimeout(ctx, nameWait)
+	t, err := s.startSnapshot(brief, v.Name, snapshotSpec{prefix: due[len(due)-1] + "-", kinds: due, at: now})
+	cancel()
 	if err == nil {
 		err = s.awaitTaking(ctx, t)
 	}
@@ -193,7 +198,8 @@ func (s *Store) takeScheduled(ctx context.Context, v Volume, due []string, now t
 	defer s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, ErrBusy), errors.Is(err, ErrNotFound), errors.Is(err, ErrNoSnapshot): // a person has deleted it meanwhile
+	case errors.Is(err, ErrBusy), errors.Is(err, context.DeadlineExceeded), // of nameWait
+		errors.Is(err, ErrNotFound), errors.Is(err, ErrNoSnapshot): // a person has deleted it meanwhile
 		a.retry = s.schedules.now().Add(busyRetry)
 	default:
 		a.err, a.pause = err, min(max(2*a.pause, failedRetry), failedRetryMax)

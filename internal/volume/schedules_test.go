@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -234,6 +236,80 @@ func TestScheduleOfADeletedVolume(t *testing.T) {
 	aged()
 	clock.look(t, "2026-11-28 23:03:00")
 	hasSnapshots(t, s, "at the end", both[:1]...)
+}
+
+// stuckExports has Unexport wait for clients' calls.
+type stuckExports struct {
+	*exports
+	reached, hold chan struct{}
+}
+
+func (e stuckExports) Unexport(v Volume) {
+	close(e.reached)
+	<-e.hold
+	e.exports.Unexport(v)
+}
+
+// mustBeDue makes volumes of which a snapshot is due.
+func mustBeDue(t *testing.T, s *Store, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := s.Create(t.Context(), Spec{Name: name, Size: 1 << 20, Schedule: Schedule{Daily: 2}})
+		mustDo(t, err)
+		s.mu.Lock()
+		s.records[name].Created = time.Now().Add(-48 * time.Hour)
+		s.records[name].ID -= s.records[name].ID % 60 // its turn is at the full hour
+		s.mu.Unlock()
+	}
+}
+
+// A volume that is being deleted, whose clients' calls do not end, is nothing that others wait for: their schedules, and who has a
+// snapshot of it be taken.
+func TestScheduleBesideDelete(t *testing.T) {
+	root := t.TempDir()
+	e := stuckExports{&exports{}, make(chan struct{}), make(chan struct{})}
+	s, err := Open(Config{Root: root, Exports: e, Snapshots: &copier{root: root}, Log: slog.New(slog.DiscardHandler)})
+	mustDo(t, err)
+	defer s.Close()
+	mustBeDue(t, s, "a", "v")
+	deleted := make(chan error)
+	go func() { deleted <- s.Delete(context.WithoutCancel(t.Context()), "a") }()
+	<-e.reached
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s.keepSchedules(ctx)
+	if got := snapshotNames(t, s, "v"); ctx.Err() != nil || len(got) != 1 {
+		t.Errorf("of another volume: %v", got)
+	}
+	if _, err := s.StartSnapshot(ctx, "a", "by-hand"); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "deleted") {
+		t.Errorf("of the volume that is being deleted: %v", err)
+	}
+	close(e.hold)
+	mustDo(t, <-deleted)
+}
+
+// A volume that another request changes for long has its turn later, and the others have theirs.
+func TestScheduleBesideChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := openWith(t, t.TempDir())
+		mustBeDue(t, s, "a", "v")
+		unlock, err := s.names.lock(t.Context(), "a")
+		mustDo(t, err)
+		began := time.Now()
+		s.keepSchedules(t.Context())
+		if waited := time.Since(began); waited != nameWait {
+			t.Errorf("it waited %s", waited)
+		}
+		if states := s.Schedules(); len(states) != 2 || states[0].Problem() != "" || states[0].Last != (time.Time{}) || states[1].Last.IsZero() {
+			t.Errorf("%+v", states)
+		}
+		unlock()
+		time.Sleep(busyRetry)
+		s.keepSchedules(t.Context())
+		if states := s.Schedules(); states[0].Last.IsZero() {
+			t.Errorf("later: %+v", states)
+		}
+	})
 }
 
 // Whether volumes are deleted is found out in one pass over them, as each change of one asks for it with Store.mu held. By a search

@@ -232,7 +232,7 @@ func TestSnapshotsAreRefused(t *testing.T) {
 		{"kept", "a", ErrNotFound, "adopt kept"},
 		{"unserved", "a", ErrBusy, "directory is missing"},
 		{"copied", "a", ErrBusy, "copied from volume v"},
-		{"going", "a", ErrBusy, "another request"},
+		{"going", "a", ErrBusy, "being deleted"},
 		{"marked", "a", ErrBusy, "project"},
 		{"v", "..", ErrSnapshotName, `".."`},
 		{"v", ".", ErrSnapshotName, ""},

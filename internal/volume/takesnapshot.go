@@ -141,11 +141,17 @@ func (s *Store) StartSnapshot(ctx context.Context, volume, name string) (Snapsho
 	return t.underWay(), nil
 }
 
+// startSnapshot is StartSnapshot for everybody who has one be taken. ctx ends the wait for another request that changes the volume, and
+// not the taking.
 func (s *Store) startSnapshot(ctx context.Context, volume string, spec snapshotSpec) (*taking, error) {
 	if spec.name != "" {
 		if err := checkSnapshotName(spec.name); err != nil {
 			return nil, err
 		}
+	}
+	// A deletion holds the name until clients' calls have ended, and nothing can be taken after it.
+	if s.beingDeleted(volume) {
+		return nil, fmt.Errorf("volume %s: %w: it is being deleted", volume, ErrBusy)
 	}
 	// Delete and Archive hold this lock, and so find what begins here.
 	unlock, err := s.names.lock(ctx, volume)
