@@ -37,10 +37,10 @@ func (s *Store) Check() ([]Finding, error) {
 		return nil, err
 	}
 	findings := s.checkSnapshots()
-	s.mu.Lock()
-	for _, d := range s.stillRefusedLocked() {
+	for _, d := range s.stillRefused() {
 		findings = append(findings, d.finding())
 	}
+	s.mu.Lock()
 	if s.original != "" {
 		findings = append(findings, s.copiedFinding())
 	}
@@ -56,7 +56,7 @@ func (s *Store) Check() ([]Finding, error) {
 	}
 	s.mu.Unlock()
 	for _, p := range strays {
-		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) {
+		if s.isGone(p) {
 			continue
 		}
 		f := Finding{
@@ -131,16 +131,16 @@ func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 type places struct{ volumes, above map[string]bool }
 
 func (s *Store) places() places {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	known := places{map[string]bool{}, map[string]bool{}}
-	for _, r := range s.records {
-		known.add(r.Path)
-	}
-	for _, d := range s.stillRefusedLocked() {
+	for _, d := range s.stillRefused() {
 		if p := d.path(); p != "" {
 			known.add(p)
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.records {
+		known.add(r.Path)
 	}
 	return known
 }
@@ -182,10 +182,17 @@ func (s *Store) findLost() {
 // Lost returns the directories that were made for claims, but have no record any more.
 func (s *Store) Lost() []string {
 	s.mu.Lock()
+	lost := slices.Clone(s.lost)
+	s.mu.Unlock()
+	gone := map[string]bool{}
+	for _, p := range lost {
+		gone[p] = s.isGone(p)
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	still := s.lost[:0]
 	for _, p := range s.lost {
-		if _, err := s.root.Lstat(p); !errors.Is(err, os.ErrNotExist) && s.takenByLocked(p) == nil {
+		if !gone[p] && s.takenByLocked(p) == nil {
 			still = append(still, p)
 		}
 	}

@@ -136,8 +136,29 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	if err != nil {
 		return err
 	}
+	at := s.lookAt(r.Name, spec.Path)
+	s.mu.Lock()
+	err = s.reserveLocked(r, spec, &space, &at)
+	s.mu.Unlock()
+	if refused := refusal(spec.Source, at.refused); refused != nil && errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("to be copied: %w", refused)
+	}
+	if err != nil || r.View {
+		return err
+	}
+	project, err := s.newProject()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r.Project = project; err != nil {
+		delete(s.records, r.Name)
+	}
+	return err
+}
+
+// reserveLocked is reserve without the project.
+//
+// +checklocks:s.mu
+func (s *Store) reserveLocked(r *record, spec *Spec, space *Space, at *site) error {
 	if err := s.checkSourceLocked(r, spec); err != nil {
 		return err
 	}
@@ -152,37 +173,32 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	if err := s.promiseLocked(spec.Size, space.Size, overcommit); err != nil && !r.View {
 		return err
 	}
-	if err := s.refusalLocked(r.Name); err != nil {
+	if err := refusal(r.Name, at.refused); err != nil {
 		return fmt.Errorf("%w; a new volume would hide its files: %w", err, ErrExists)
 	}
-	if _, err := s.root.Lstat(recordFile(r.Name)); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("volume %s: %w: there is a file %s, which was not there at the start; restart podnas", r.Name, errors.Join(ErrExists, err), recordFile(r.Name))
+	if !errors.Is(at.noRecord, os.ErrNotExist) {
+		return fmt.Errorf("volume %s: %w: there is a file %s, which was not there at the start; restart podnas", r.Name, errors.Join(ErrExists, at.noRecord), recordFile(r.Name))
 	}
-	if err := s.checkFreeLocked(spec.Path); err != nil {
+	if err := s.checkFreeLocked(at); err != nil {
 		return err
 	}
 	if r.State == creating {
-		if err := s.checkAboveLocked(spec.Path); err != nil {
+		if err := s.checkAboveLocked(at); err != nil {
 			return err
 		}
-	}
-	if r.State == creating {
-		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("directory %s: %w and is not a volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
+		if !errors.Is(at.noDir, os.ErrNotExist) {
+			return fmt.Errorf("directory %s: %w and is not a volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, at.noDir))
 		}
 	}
+	s.records[r.Name] = r
 	if r.View {
-		s.records[r.Name] = r
 		s.addViewLocked(r)
 		return nil
 	}
 	if r.State == creating && spec.Source == "" {
 		r.Inodes = space.inodesFor(r.Size, r.BytesPerInode, overcommit)
 	}
-	if r.Project, err = s.newProjectLocked(); err == nil {
-		s.records[r.Name] = r
-	}
-	return err
+	return nil
 }
 
 // checkSourceLocked checks that a volume can be a copy of its source, if it has one.
@@ -200,7 +216,7 @@ func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
 	case spec.SourceSnapshot != "":
 		r.SourceID, size = snapshot.VolumeID, snapshot.Size
 	case source == nil || source.State != ready || source.deleting:
-		return fmt.Errorf("to be copied: %w", s.notFoundLocked(spec.Source))
+		return fmt.Errorf("to be copied: %w", notFound(spec.Source))
 	case s.restorings[source.ID].busy() != nil:
 		return fmt.Errorf("to be copied: %w", s.restorings[source.ID].busy())
 	case source.unserved != nil:

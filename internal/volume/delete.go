@@ -65,13 +65,14 @@ func (s *Store) remove(ctx context.Context, name string, archive bool) error {
 }
 
 // deleting finds a volume that may be deleted, or archived. From then on it can't be copied.
-func (s *Store) deleting(name string, archive bool) (*record, error) {
+func (s *Store) deleting(name string, archive bool) (r *record, err error) {
+	defer s.explain(name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.failed, name)
-	r := s.records[name]
+	r = s.records[name]
 	if r == nil || r.State != ready && r.State != copyingState {
-		return nil, s.notFoundLocked(name)
+		return nil, notFound(name)
 	}
 	if archive && r.View {
 		return nil, fmt.Errorf("volume %s: %w: delete it, which deletes no file", name, ErrView)
@@ -149,9 +150,11 @@ func (s *Store) trash(r *record) error {
 	}
 	s.step("directory is in the trash")
 	s.mu.Lock()
+	r.inPlace = err != nil
 	delete(s.records, r.Name)
+	s.trashed = append(s.trashed, r)
 	s.mu.Unlock()
-	s.enqueueTrash(r)
+	s.wakeEmptier()
 	if err != nil {
 		s.log.Error("volume: its directory can't be moved to the trash, will try again", "volume", r.Name, "err", err)
 	}

@@ -46,9 +46,10 @@ func (s *Store) DeleteSnapshot(ctx context.Context, volume, name string) error {
 
 // deletingSnapshot finds a snapshot that may be deleted. From then on it can't be copied. It returns nil if the snapshot
 // was being taken, which it has ended.
-func (s *Store) deletingSnapshot(volume, name string) (*snapshotRecord, error) {
+func (s *Store) deletingSnapshot(volume, name string) (r *snapshotRecord, err error) {
+	defer s.explain(volume, &err)
 	s.mu.Lock()
-	r := s.findSnapshotLocked(volume, name)
+	r = s.findSnapshotLocked(volume, name)
 	if r == nil {
 		var t *taking
 		if v := s.records[volume]; v != nil {

@@ -78,8 +78,9 @@ func (s *Store) unarchiveToTrash(r *record) error {
 	s.step("record is in the trash")
 	s.mu.Lock()
 	s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
+	s.trashed = append(s.trashed, r)
 	s.mu.Unlock()
-	s.enqueueTrash(r)
+	s.wakeEmptier()
 	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
 }
 
@@ -249,13 +250,14 @@ func (r *record) again(spec *Spec) *record {
 
 // unarchive moves an archived volume back to its path and serves it.
 func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
+	at := s.lookAt(r.Name, r.Path)
 	s.mu.Lock()
-	err := s.checkFreeLocked(r.Path)
+	err := s.checkFreeLocked(&at)
 	if err == nil {
-		err = s.checkAboveLocked(r.Path)
+		err = s.checkAboveLocked(&at)
 	}
 	if err == nil {
-		err = s.refusalLocked(r.Name)
+		err = refusal(r.Name, at.refused)
 	}
 	if err == nil {
 		s.records[r.Name] = r // reserves the path

@@ -84,8 +84,9 @@ func (s *Store) assigned(r *record) (bool, error) {
 // They keep the project and its limit, and the volume gets a new one.
 func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bool, err error) {
 	if taken {
+		project, err := s.newProject()
 		s.mu.Lock()
-		r.Project, err = s.newProjectLocked()
+		r.Project = project
 		s.mu.Unlock()
 		if err == nil {
 			err = s.write(r)

@@ -50,14 +50,8 @@ func (s *Store) takenByLocked(p string) *record {
 			return r
 		}
 	}
-	// The directory of a deleted volume may not be moved yet.
 	for _, r := range s.trashed {
-		if !nests(r.Path, p) {
-			continue
-		}
-		_, here := s.root.Lstat(r.Path)
-		_, moved := s.root.Lstat(r.keptIn(trashDir))
-		if here == nil && errors.Is(moved, os.ErrNotExist) {
+		if r.inPlace && nests(r.Path, p) {
 			return r
 		}
 	}
@@ -144,20 +138,20 @@ func (s *Store) moveToTrash(r *record) error {
 	if _, err := s.root.Lstat(trashed); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	var still []refused
+	if r.file != "" && path.Dir(r.file) == trashDir { // otherwise it was served until now
+		still = s.stillRefused()
+	}
 	s.mu.Lock()
 	taken := false
 	for _, other := range s.records {
 		taken = taken || other.ID != r.ID && nests(other.Path, r.Path)
 	}
-	var mayBeOf *refused
-	if !taken && r.file != "" && path.Dir(r.file) == trashDir { // otherwise it was served until now
-		mayBeOf = s.mayBeOfLocked(r)
-	}
 	s.mu.Unlock()
 	if taken || s.isNewer(r) {
 		return nil
 	}
-	if mayBeOf != nil {
+	if mayBeOf := r.mayBeOf(still); mayBeOf != nil {
 		return fmt.Errorf("the directory %s may belong to a record that is not used: %w", r.Path, mayBeOf.err)
 	}
 	return s.moveDirLocked(r.Path, trashed)

@@ -51,6 +51,7 @@ type record struct {
 	summed   bool      // the file has a checksum
 	unserved error     // why a volume that is ready is not served; guarded by Store.mu
 	deleting bool      // guarded by Store.mu
+	inPlace  bool      // its directory may still be to be moved to the trash; guarded by Store.mu
 	retry    time.Time // when emptying may be retried; guarded by Store.mu
 }
 

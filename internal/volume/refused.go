@@ -79,30 +79,58 @@ func (s *Store) refuse(d refused) {
 	s.log.Error("volume: "+f.Problem, "record", d.file, "fix", f.Fix)
 }
 
-// stillRefusedLocked returns the refused records whose files still exist.
+// isGone reports whether there is nothing at a path on the disk, which may hang.
 //
-// +checklocks:s.mu
-func (s *Store) stillRefusedLocked() []refused {
-	s.refused = slices.DeleteFunc(s.refused, func(d refused) bool {
-		_, err := s.root.Lstat(d.file)
-		return errors.Is(err, os.ErrNotExist)
-	})
-	return s.refused
+// +checklocksexclude:s.mu
+func (s *Store) isGone(p string) bool {
+	_, err := s.root.Lstat(p)
+	return errors.Is(err, os.ErrNotExist)
 }
 
-// refusalLocked returns an error if the record of a volume is refused.
+// stillRefused returns the refused records whose files still exist, and forgets the others.
 //
-// +checklocks:s.mu
-func (s *Store) refusalLocked(name string) error {
-	if len(s.refused) == 0 {
-		return nil
+// +checklocksexclude:s.mu
+func (s *Store) stillRefused() []refused {
+	s.mu.Lock()
+	still := slices.Clone(s.refused)
+	s.mu.Unlock()
+	gone := map[string]bool{}
+	for i := range still {
+		if s.isGone(still[i].file) {
+			gone[still[i].file] = true
+		}
 	}
-	for _, d := range s.stillRefusedLocked() {
+	if len(gone) == 0 {
+		return still
+	}
+	isGone := func(d refused) bool { return gone[d.file] }
+	s.mu.Lock()
+	s.refused = slices.DeleteFunc(s.refused, isGone)
+	s.mu.Unlock()
+	return slices.DeleteFunc(still, isGone)
+}
+
+// refusal returns an error if the record of a volume is among those that are refused.
+func refusal(name string, still []refused) error {
+	for _, d := range still {
 		if path.Dir(d.file) == volumesDir && d.volume() == name {
 			return fmt.Errorf("volume %s: %w: %w; %s", name, ErrRecord, d.err, d.finding().Fix)
 		}
 	}
 	return nil
+}
+
+// explain has the error of a volume that is not there say so if there is a record of it that is refused. Who defers it does that before
+// Store.mu is locked, so that it is free again.
+//
+// +checklocksexclude:s.mu
+func (s *Store) explain(name string, err *error) {
+	if !errors.Is(*err, ErrNotFound) {
+		return
+	}
+	if refused := refusal(name, s.stillRefused()); refused != nil {
+		*err = refused
+	}
 }
 
 // recordFiles lists the names of the records in a directory.
@@ -217,19 +245,40 @@ func (s *Store) withoutContradictions(records []*record) []*record {
 	return right
 }
 
+// site is what the disk has where a volume is to be. It is found out before Store.mu is locked, by a caller that holds the volume's
+// name: so nobody writes a record meanwhile, and a directory that is made meanwhile is in the path of a volume.
+type site struct {
+	path            string
+	noRecord, noDir error     // of Lstat; ErrNotExist: there is none
+	refused         []refused // the records that are not used
+	above           []string  // the directories above the path; only with such records
+}
+
+// lookAt looks where the volume of a name is to be.
+//
+// +checklocksexclude:s.mu
+func (s *Store) lookAt(name, p string) site {
+	at := site{path: p, refused: s.stillRefused()}
+	_, at.noRecord = s.root.Lstat(recordFile(name))
+	_, at.noDir = s.root.Lstat(p)
+	for above := path.Dir(p); above != "." && len(at.refused) > 0; above = path.Dir(above) {
+		if info, err := s.root.Lstat(above); err == nil && info.IsDir() {
+			at.above = append(at.above, above)
+		}
+	}
+	return at
+}
+
 // checkFreeLocked returns an error if a path belongs to a volume, or to a record that is not used.
 //
 // +checklocks:s.mu
-func (s *Store) checkFreeLocked(p string) error {
-	if other := s.takenByLocked(p); other != nil {
-		return fmt.Errorf("path %s: %w: volume %s has %s", p, ErrExists, other.Name, other.Path)
+func (s *Store) checkFreeLocked(at *site) error {
+	if other := s.takenByLocked(at.path); other != nil {
+		return fmt.Errorf("path %s: %w: volume %s has %s", at.path, ErrExists, other.Name, other.Path)
 	}
-	if len(s.refused) == 0 {
-		return nil
-	}
-	for _, d := range s.stillRefusedLocked() {
-		if known := d.path(); known != "" && nests(known, p) {
-			return fmt.Errorf("path %s: %w: %s, in the record %s, which is not used: %w", p, ErrExists, known, d.file, d.err)
+	for _, d := range at.refused {
+		if known := d.path(); known != "" && nests(known, at.path) {
+			return fmt.Errorf("path %s: %w: %s, in the record %s, which is not used: %w", at.path, ErrExists, known, d.file, d.err)
 		}
 	}
 	return nil
@@ -238,20 +287,15 @@ func (s *Store) checkFreeLocked(p string) error {
 // checkAboveLocked returns an error if a path is inside of a directory that may belong to a damaged record.
 //
 // +checklocks:s.mu
-func (s *Store) checkAboveLocked(p string) error {
-	if len(s.refused) == 0 {
-		return nil
-	}
-	still := s.stillRefusedLocked()
-	unknown := slices.IndexFunc(still, func(d refused) bool { return !d.contradicted && path.Dir(d.file) != archiveDir })
+func (s *Store) checkAboveLocked(at *site) error {
+	unknown := slices.IndexFunc(at.refused, func(d refused) bool { return !d.contradicted && path.Dir(d.file) != archiveDir })
 	if unknown < 0 {
 		return nil
 	}
-	for above := path.Dir(p); above != "."; above = path.Dir(above) {
-		info, err := s.root.Lstat(above)
-		if err == nil && info.IsDir() && !s.isAboveLocked(above) {
+	for _, above := range at.above {
+		if !s.isAboveLocked(above) {
 			return fmt.Errorf("path %s: %w: the directory %s belongs to no volume that is known, and may belong to a damaged record: %w",
-				p, ErrExists, above, still[unknown].err)
+				at.path, ErrExists, above, at.refused[unknown].err)
 		}
 	}
 	return nil
@@ -269,12 +313,8 @@ func (s *Store) isAboveLocked(dir string) bool {
 	return slices.ContainsFunc(s.refused, func(d refused) bool { return d.contradicted && strings.HasPrefix(d.r.Path, dir+"/") })
 }
 
-// mayBeOfLocked returns the refused record that a deleted volume's directory, if it is still at its path, may
-// belong to.
-//
-// +checklocks:s.mu
-func (s *Store) mayBeOfLocked(r *record) *refused {
-	still := s.stillRefusedLocked()
+// mayBeOf returns which of the records that are refused a deleted volume's directory, if it is still at its path, may belong to.
+func (r *record) mayBeOf(still []refused) *refused {
 	for i := range still {
 		d := &still[i]
 		if path.Dir(d.file) == archiveDir {
@@ -290,10 +330,8 @@ func (s *Store) mayBeOfLocked(r *record) *refused {
 // Damaged returns the names of the volumes whose records are not used. Their claims are
 // unknown.
 func (s *Store) Damaged() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var names []string
-	for _, d := range s.stillRefusedLocked() {
+	for _, d := range s.stillRefused() {
 		if path.Dir(d.file) == volumesDir {
 			names = append(names, d.volume())
 		}

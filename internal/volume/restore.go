@@ -478,12 +478,13 @@ func (s *Store) recordRestore(volume, to, safety string) error {
 
 // GetRestore returns the restore of a volume that is under way, or its end for some minutes, with the error if it has failed. The error
 // is ErrNoRestore if there is none.
-func (s *Store) GetRestore(volume string) (Restore, error) {
+func (s *Store) GetRestore(volume string) (found Restore, err error) {
+	defer s.explain(volume, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.records[volume]
 	if v == nil {
-		return Restore{}, s.notFoundLocked(volume)
+		return Restore{}, notFound(volume)
 	}
 	r := s.restorings[v.ID]
 	switch {

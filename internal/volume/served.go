@@ -21,10 +21,8 @@ type Unserved struct {
 
 // Unserved lists the volumes that are not served, sorted by name.
 func (s *Store) Unserved() []Unserved {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var unserved []Unserved
-	for _, d := range s.stillRefusedLocked() {
+	for _, d := range s.stillRefused() {
 		if path.Dir(d.file) != volumesDir {
 			continue
 		}
@@ -36,6 +34,8 @@ func (s *Store) Unserved() []Unserved {
 		u.Name = d.volume()
 		unserved = append(unserved, u)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, r := range s.records {
 		if f := unservedFinding(r); f != nil {
 			unserved = append(unserved, Unserved{r.Volume, NotServed, f.Problem, f.Fix})
@@ -64,12 +64,8 @@ func unservedFinding(r *record) *Finding {
 	return f
 }
 
-// notFoundLocked returns the error of Get for a volume that is not there.
-//
-// +checklocks:s.mu
-func (s *Store) notFoundLocked(name string) error {
-	return cmp.Or(s.refusalLocked(name), fmt.Errorf("%s: %w", name, ErrNotFound))
-}
+// notFound returns the error of a volume that is not there. If there may be a record of it, explain says so.
+func notFound(name string) error { return fmt.Errorf("%s: %w", name, ErrNotFound) }
 
 var (
 	errMissing = errors.New("its directory is missing")

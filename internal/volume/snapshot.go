@@ -223,10 +223,11 @@ func (s *Store) Snapshots(volume string) ([]Snapshot, error) {
 	return list, err
 }
 
-func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
+func (s *Store) unsortedSnapshots(volume string) (list []Snapshot, err error) {
+	defer s.explain(volume, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := []Snapshot{}
+	list = []Snapshot{}
 	for _, of := range s.snapshots {
 		for _, r := range of {
 			if volume == "" || r.isOf(volume) {
@@ -235,7 +236,7 @@ func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
 		}
 	}
 	if volume != "" && len(list) == 0 && s.records[volume] == nil {
-		return nil, s.notFoundLocked(volume)
+		return nil, notFound(volume)
 	}
 	return list, nil
 }
@@ -243,7 +244,8 @@ func (s *Store) unsortedSnapshots(volume string) ([]Snapshot, error) {
 // GetSnapshot returns a snapshot. If its volume is deleted and another one has its name, the snapshot of the other one
 // comes first; the volume's ID in hexadecimal digits names it, too. Its errors are ErrNoSnapshot, *TakingError while the
 // snapshot is being taken, and for some minutes why it could not be taken.
-func (s *Store) GetSnapshot(volume, name string) (Snapshot, error) {
+func (s *Store) GetSnapshot(volume, name string) (found Snapshot, err error) {
+	defer s.explain(volume, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.findSnapshotLocked(volume, name); r != nil {
@@ -324,7 +326,7 @@ func (s *Store) snapshotLocked(id uint64, name string) *snapshotRecord {
 	return nil
 }
 
-// noSnapshotLocked returns the error of GetSnapshot for one that is not there.
+// noSnapshotLocked returns the error of GetSnapshot for one that is not there. That of an unknown volume is explained after it.
 //
 // +checklocks:s.mu
 func (s *Store) noSnapshotLocked(volume, name string) error {
@@ -338,7 +340,7 @@ func (s *Store) noSnapshotLocked(volume, name string) error {
 		known = known || of[0].isOf(volume)
 	}
 	if !known {
-		return s.notFoundLocked(volume)
+		return notFound(volume)
 	}
 	return fmt.Errorf("snapshot %s of volume %s: %w", name, volume, ErrNoSnapshot)
 }

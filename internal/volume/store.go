@@ -265,12 +265,13 @@ func (s *Store) Identity() string { return s.instance.Identity }
 func (s *Store) HandleKey() []byte { return s.instance.HandleKey }
 
 // Get returns the volume of a name. Its errors are ErrNotFound, and ErrRecord if there may be one.
-func (s *Store) Get(name string) (Volume, error) {
+func (s *Store) Get(name string) (v Volume, err error) {
+	defer s.explain(name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.records[name]
 	if !ok || r.State != ready {
-		return Volume{}, s.notFoundLocked(name)
+		return Volume{}, notFound(name)
 	}
 	return r.Volume, nil
 }
@@ -373,6 +374,8 @@ func (s *Store) load() error {
 		s.projects[r.Project] = true
 		switch dir := path.Dir(r.file); {
 		case dir == trashDir:
+			_, here := s.root.Lstat(r.Path)
+			r.inPlace = here == nil && s.isGone(r.keptIn(trashDir))
 			s.trashed = append(s.trashed, r)
 		case dir == archiveDir:
 			s.archived = append(s.archived, r)
@@ -549,38 +552,4 @@ func newID() uint64 {
 			return id
 		}
 	}
-}
-
-// newProjectLocked reserves a project that neither a record nor anything else on the
-// disk uses.
-//
-// +checklocks:s.mu
-func (s *Store) newProjectLocked() (uint32, error) {
-	if s.quota == nil {
-		return 0, nil
-	}
-	const firstProject = 0x10000 // lower ones are for administrators
-	if s.lastID == 0 {
-		s.lastID = firstProject - 1
-		for id := range s.projects {
-			s.lastID = max(s.lastID, id)
-		}
-	}
-	for range len(s.projects) + 1000 { // others never use more in a row
-		if s.lastID++; s.lastID < firstProject {
-			s.lastID = firstProject // went past 2^32-1
-		}
-		if s.projects[s.lastID] {
-			continue
-		}
-		u, err := s.quota.Usage(s.lastID)
-		if err != nil {
-			return 0, err
-		}
-		if u == (quota.Usage{}) {
-			s.projects[s.lastID] = true
-			return s.lastID, nil
-		}
-	}
-	return 0, errors.New("there is no free project id")
 }

@@ -209,13 +209,14 @@ func (s *Store) forSnapshot(name string) (Volume, error) {
 }
 
 // forRestore is forSnapshot also for a volume that is being restored, or half restored.
-func (s *Store) forRestore(name string) (Volume, error) {
+func (s *Store) forRestore(name string) (v Volume, err error) {
+	defer s.explain(name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.records[name]
 	switch {
 	case r == nil:
-		return Volume{}, s.notFoundLocked(name)
+		return Volume{}, notFound(name)
 	case r.State == copyingState:
 		return Volume{}, fmt.Errorf("volume %s: %w: it is still being copied from %s; take the snapshot after that", name, ErrBusy, r.source())
 	case r.State == retained, r.State == archived:

@@ -61,14 +61,6 @@ func (s *Store) nextTrashed() *record {
 	return nil
 }
 
-// enqueueTrash hands a volume in the trash to the emptier.
-func (s *Store) enqueueTrash(r *record) {
-	s.mu.Lock()
-	s.trashed = append(s.trashed, r)
-	s.mu.Unlock()
-	s.wakeEmptier()
-}
-
 func (s *Store) wakeEmptier() {
 	select {
 	case s.wake <- struct{}{}:
@@ -82,6 +74,9 @@ func (s *Store) destroy(ctx context.Context, r *record) error {
 	if err := s.moveToTrash(r); err != nil {
 		return fmt.Errorf("move volume %s to the trash: %w", r.Name, err)
 	}
+	s.mu.Lock()
+	r.inPlace = false
+	s.mu.Unlock()
 	removed, err := s.destroyTree(ctx, dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the files of volume %s: %w", r.Name, err)

@@ -122,3 +122,31 @@ func TestTrashAfterClockWasSetBack(t *testing.T) {
 		})
 	}
 }
+
+// The path of a deleted volume whose directory can't be moved to the trash is no other volume's until it can.
+func TestTrashInPlace(t *testing.T) {
+	root := t.TempDir()
+	s, _ := open(t, root)
+	again := Spec{Name: "again", Path: "d/v", Size: 1 << 20}
+	makeVolume(Spec{Name: "v", Path: "d/v", Size: 1 << 20})(t, s, root)
+	d, aside := filepath.Join(root, "d"), filepath.Join(root, "aside")
+	mustDo(t, os.Rename(d, aside))
+	mustDo(t, os.WriteFile(d, nil, 0o600))
+	mustDo(t, s.Delete(t.Context(), "v"))
+	if _, err := s.Create(t.Context(), again); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "volume v has d/v") {
+		t.Errorf("while it is in its place: %v", err)
+	}
+	eventually(t, "its removal has failed", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.trashed[0].retry.IsZero()
+	})
+	mustDo(t, errors.Join(os.Remove(d), os.Rename(aside, d)))
+	s.mu.Lock()
+	s.trashed[0].retry = time.Time{}
+	s.mu.Unlock()
+	s.wakeEmptier()
+	eventually(t, "trash is empty", func() bool { return len(stateFiles(t, root)) == 0 })
+	_, err := s.Create(t.Context(), again)
+	mustDo(t, err)
+}

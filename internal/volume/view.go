@@ -101,6 +101,7 @@ func (s *Store) resumeView(r *record) error {
 	found, none := s.snapshotLocked(r.SourceID, r.SourceSnapshot), s.noSnapshotLocked(r.Source, r.SourceSnapshot)
 	s.mu.Unlock()
 	if found == nil {
+		s.explain(r.Source, &none)
 		return fmt.Errorf("%w: %w", errNoView, none)
 	}
 	if err := s.servable(r.Directory()); err != nil {

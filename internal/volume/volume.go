@@ -38,7 +38,8 @@
 // A record reserves its name, its path, its project and, if sizes are promised,
 // its size.
 //
-// Order of locks: a volume's name (Store.names), Store.tree, Store.mu.
+// Order of locks: a volume's name (Store.names), Store.tree, Store.mu. Store.mu is held over nothing that asks the disk
+// or the kernel, which may hang: whoever lists volumes needs it.
 package volume
 
 import (
