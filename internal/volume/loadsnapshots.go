@@ -146,61 +146,96 @@ func (s *Store) checkSnapshots() []Finding {
 	for _, id := range folders {
 		findings = append(findings, s.checkSnapshotsOf(id)...)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.badSnapshots = slices.DeleteFunc(s.badSnapshots, func(d badSnapshot) bool {
-		_, err := s.root.Lstat(d.file)
-		return errors.Is(err, os.ErrNotExist)
-	})
-	for i := range s.badSnapshots {
-		findings = append(findings, s.badSnapshots[i].finding())
+	for _, d := range s.stillBadSnapshots() {
+		findings = append(findings, d.finding())
 	}
 	return findings
 }
 
+// stillBadSnapshots returns the records of snapshots that are not used, and forgets those whose files are gone.
+//
+// +checklocksexclude:s.mu
+func (s *Store) stillBadSnapshots() []badSnapshot {
+	s.mu.Lock()
+	bad := slices.Clone(s.badSnapshots)
+	s.mu.Unlock()
+	gone := map[string]bool{}
+	for i := range bad {
+		gone[bad[i].file] = s.isGone(bad[i].file)
+	}
+	isGone := func(d badSnapshot) bool { return gone[d.file] }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.badSnapshots = slices.DeleteFunc(s.badSnapshots, isGone)
+	return slices.DeleteFunc(bad, isGone)
+}
+
 // checkSnapshotsOf is checkSnapshots for one volume.
 func (s *Store) checkSnapshotsOf(id uint64) []Finding {
-	ready, work := path.Join(snapshotsOf(id), snapshotReady), path.Join(snapshotsOf(id), snapshotWork)
+	ready := path.Join(snapshotsOf(id), snapshotReady)
 	trees, err := fs.ReadDir(s.root.FS(), ready) // before the records: one of these may be taken meanwhile
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return []Finding{{Path: ready, Problem: "snapshots can't be read: " + err.Error(), Fix: "check the disk"}}
 	}
-	unfinished, _ := fs.ReadDir(s.root.FS(), work)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var findings []Finding
-	for _, e := range trees {
-		p := path.Join(ready, e.Name())
-		if t := s.takings[id]; s.snapshotLocked(id, e.Name()) != nil || t != nil && !t.ended() && t.name == e.Name() || s.isBadSnapshotLocked(id, e.Name()) {
-			continue
-		}
-		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) { // deleted meanwhile
+	unfinished, _ := fs.ReadDir(s.root.FS(), path.Join(snapshotsOf(id), snapshotWork))
+	unknown, known, findings := s.compareSnapshots(id, trees, len(unfinished) > 0)
+	for _, name := range unknown {
+		p := path.Join(ready, name)
+		if s.isGone(p) { // deleted meanwhile
 			continue
 		}
 		findings = append(findings, Finding{
 			Path: p, Notice: true,
 			Problem: "files of a snapshot without a record: clients of the volume see it in .snapshots, but podnas neither lists nor deletes it",
 			Fix: fmt.Sprintf("restore %s/%s.json from a backup of the disk and restart podnas, or move the files away, out of %s",
-				snapshotsOf(id), e.Name(), StateDir),
+				snapshotsOf(id), name, StateDir),
 		})
 	}
-	for _, r := range s.snapshots[id] {
-		if _, err := s.root.Lstat(r.tree()); errors.Is(err, os.ErrNotExist) && !r.deleting {
+	for i := range known {
+		if r := &known[i]; s.isGone(r.tree()) && s.hasSnapshot(r) {
 			findings = append(findings, Finding{
 				Volume: r.Volume, Path: r.tree(), Problem: "the files of its snapshot " + r.Name + " are missing",
 				Fix: fmt.Sprintf("put them back, or delete the snapshot: 'podnas snapshot delete %s %s'", r.Volume, r.Name),
 			})
 		}
 	}
+	return findings
+}
+
+// compareSnapshots returns the names of those of the trees of a volume's snapshots that no record has, and the snapshots that have
+// one. Beside that it returns the findings that the disk says no more about. unfinished is whether there are files of one that is not
+// complete.
+func (s *Store) compareSnapshots(id uint64, trees []fs.DirEntry, unfinished bool) (unknown []string, known []Snapshot, findings []Finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.takings[id]
+	taken := t != nil && !t.ended()
+	for _, e := range trees {
+		if name := e.Name(); s.snapshotLocked(id, name) == nil && (!taken || t.name != name) && !s.isBadSnapshotLocked(id, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	for _, r := range s.snapshots[id] {
+		known = append(known, r.Snapshot)
+	}
 	if last := s.lastSnapshotLocked(id); last != nil && last.waitedLong() {
 		findings = append(findings, last.longWait())
 	}
-	if t := s.takings[id]; len(unfinished) > 0 && (t == nil || t.ended()) {
+	if unfinished && !taken {
 		findings = append(findings, Finding{
-			Path: work, Notice: true, Problem: "files of a snapshot that was not completed take space", Fix: "restart podnas, which removes them",
+			Path: path.Join(snapshotsOf(id), snapshotWork), Notice: true,
+			Problem: "files of a snapshot that was not completed take space", Fix: "restart podnas, which removes them",
 		})
 	}
-	return findings
+	return unknown, known, findings
+}
+
+// hasSnapshot reports whether there is still a snapshot, which nobody is deleting.
+func (s *Store) hasSnapshot(of *Snapshot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.snapshotLocked(of.VolumeID, of.Name)
+	return r != nil && !r.deleting
 }
 
 // isBadSnapshotLocked reports whether the record of a snapshot is there, but not used.

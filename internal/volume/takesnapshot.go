@@ -235,20 +235,39 @@ func (s *Store) forRestore(name string) (v Volume, err error) {
 
 // reserveSnapshot reserves the name of a snapshot, and chooses it if there is none yet.
 func (s *Store) reserveSnapshot(t *taking) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if other := s.takings[t.volume.ID]; other != nil && !other.ended() {
-		return fmt.Errorf("volume %s: %w: its snapshot %s is being taken, since %s; take another one after that",
-			t.volume.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
+	if t.name != "" {
+		return s.reserveNamed(t)
 	}
-	if t.name == "" {
-		byDate := t.byDate(t.began)
-		t.name = byDate
-		for n := 2; s.snapshotTakenLocked(t.volume.ID, t.name); n++ {
+	byDate := t.byDate(t.began)
+	for n := 1; ; n++ {
+		if t.name = byDate; n > 1 {
 			t.name = fmt.Sprintf("%s-%d", byDate, n)
 		}
+		if err := s.reserveNamed(t); !errors.Is(err, ErrExists) {
+			return err
+		}
 	}
-	if s.snapshotTakenLocked(t.volume.ID, t.name) {
+}
+
+// reserveNamed is reserveSnapshot with a name. It looks at the disk while no snapshot of the volume is being taken, as what has that
+// name may be that one's for a while. The caller holds the volume's name, or has it restored, so that none begins and ends meanwhile.
+func (s *Store) reserveNamed(t *taking) error {
+	s.mu.Lock()
+	err := s.takingLocked(t.volume)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	there, err := s.isSnapshotThere(t.volume.ID, t.name)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.takingLocked(t.volume); err != nil {
+		return err
+	}
+	if there || s.snapshotLocked(t.volume.ID, t.name) != nil || s.views[snapshotID{t.volume.ID, t.name}] != nil {
 		return fmt.Errorf("snapshot %s of volume %s: %w", t.name, t.volume.Name, ErrExists)
 	}
 	var noSpace *NoSpaceError
@@ -259,18 +278,28 @@ func (s *Store) reserveSnapshot(t *taking) error {
 	return nil
 }
 
-// snapshotTakenLocked reports whether a snapshot's name is in use, also by something that podnas does not know, or by a view whose
-// snapshot is gone: it would show another one.
+// takingLocked returns an error if a snapshot of a volume is being taken.
 //
 // +checklocks:s.mu
-func (s *Store) snapshotTakenLocked(id uint64, name string) bool {
-	if s.snapshotLocked(id, name) != nil || s.views[snapshotID{id, name}] != nil {
-		return true
+func (s *Store) takingLocked(v Volume) error {
+	if other := s.takings[v.ID]; other != nil && !other.ended() {
+		return fmt.Errorf("volume %s: %w: its snapshot %s is being taken, since %s; take another one after that",
+			v.Name, ErrBusy, other.name, other.began.Format(time.RFC3339))
 	}
+	return nil
+}
+
+// isSnapshotThere reports whether the disk has something of a snapshot's name, which podnas may not know.
+//
+// +checklocksexclude:s.mu
+func (s *Store) isSnapshotThere(id uint64, name string) (bool, error) {
 	r := Snapshot{VolumeID: id, Name: name}
-	_, noRecord := s.root.Lstat(r.file())
-	_, noTree := s.root.Lstat(r.tree())
-	return !errors.Is(noRecord, os.ErrNotExist) || !errors.Is(noTree, os.ErrNotExist)
+	for _, p := range []string{r.file(), r.tree()} {
+		if _, err := s.root.Lstat(p); !errors.Is(err, os.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // takeSnapshot does the steps of create.

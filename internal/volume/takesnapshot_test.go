@@ -1,0 +1,74 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldAt has the step of a name wait, and tells when it is there.
+func heldAt(s *Store, step string) (reached <-chan struct{}, letGo func()) {
+	at, hold := make(chan struct{}), make(chan struct{})
+	s.step = func(done string) {
+		if done == step {
+			close(at)
+			<-hold
+		}
+	}
+	return at, func() { close(hold) }
+}
+
+// What the disk has of a snapshot that is being taken, or deleted, is neither another one nor a problem.
+func TestSnapshotOnTheDiskMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		step string
+		do   func(*Store) error
+		name string // of another one
+		want error
+	}{
+		{"snapshot's record is written", func(s *Store) error {
+			_, err := s.CreateSnapshot(context.Background(), "v", "b")
+			return err
+		}, "b", ErrBusy},
+		{"snapshot's tree is in its place", func(s *Store) error {
+			_, err := s.CreateSnapshot(context.Background(), "v", "b")
+			return err
+		}, "b", ErrBusy},
+		{"snapshot is in the trash", func(s *Store) error { return s.DeleteSnapshot(context.Background(), "v", "a") }, "a", ErrExists},
+		{"snapshot's record is removed", func(s *Store) error { return s.DeleteSnapshot(context.Background(), "v", "a") }, "a", ErrExists},
+	} {
+		t.Run(tt.step, func(t *testing.T) {
+			s, _ := openWith(t, t.TempDir())
+			mustCreate(t, s, "v")
+			mustSnapshot(t, s, "v", "a")
+			reached, letGo := heldAt(s, tt.step)
+			done := make(chan error)
+			go func() { done <- tt.do(s) }()
+			<-reached
+			if _, err := s.StartSnapshot(t.Context(), "v", tt.name); !errors.Is(err, tt.want) {
+				t.Errorf("another one of that name: %v, want %v", err, tt.want)
+			}
+			if found, err := s.Check(); err != nil || len(found) != 0 {
+				t.Errorf("found: %v, %v", found, err)
+			}
+			letGo()
+			mustDo(t, <-done)
+		})
+	}
+}
+
+// Where the disk can't say which names there are, none is looked for without end.
+func TestSnapshotNameOnABrokenDisk(t *testing.T) {
+	root := t.TempDir()
+	s, _ := openWith(t, root)
+	v := mustCreate(t, s, "v")
+	mustDo(t, os.MkdirAll(filepath.Join(root, snapshotsOf(v.ID)), 0o700))
+	mustDo(t, os.WriteFile(filepath.Join(root, snapshotsOf(v.ID), snapshotReady), nil, 0o600))
+	if found, err := s.CreateSnapshot(t.Context(), "v", ""); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
