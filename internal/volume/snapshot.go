@@ -364,8 +364,10 @@ func (s *Store) showSnapshots(v Volume) {
 	if s.snapshotter == nil {
 		return
 	}
-	s.showing.Lock()
-	defer s.showing.Unlock()
+	// By volume, as this waits for clients' calls in snapshots that are no more.
+	if unlock, err := s.showing.lock(context.Background(), snapshotsOf(v.ID)); err == nil {
+		defer unlock()
+	}
 	var all []Snapshot
 	s.mu.Lock()
 	for _, r := range s.snapshots[v.ID] {

@@ -152,8 +152,8 @@ type Store struct {
 	// +checklocks:mu
 	restorings map[uint64]*restoring // by volume
 
-	// showing is held while clients are told which snapshots there are, so that the last word is the right one.
-	showing sync.Mutex
+	// showing is held, by volume, while clients are told which snapshots there are, so that the last word is the right one.
+	showing nameLocks
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown

@@ -3,9 +3,12 @@ package volume
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,4 +74,48 @@ func TestSnapshotNameOnABrokenDisk(t *testing.T) {
 	if found, err := s.CreateSnapshot(t.Context(), "v", ""); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("%+v, %v", found, err)
 	}
+}
+
+// stuckShow has clients of one volume not be told of its snapshots until they are let go.
+type stuckShow struct {
+	*copier
+	reached, hold chan struct{}
+}
+
+func (c stuckShow) ShowSnapshots(v Volume, dir string, all []Snapshot) error {
+	if v.Name == "stuck" {
+		c.reached <- struct{}{}
+		<-c.hold
+	}
+	return c.copier.ShowSnapshots(v, dir, all)
+}
+
+// Clients' calls in a snapshot of one volume are nothing that the snapshots of another wait for.
+func TestSnapshotBesideStuckClients(t *testing.T) {
+	root := t.TempDir()
+	c := stuckShow{&copier{root: root}, make(chan struct{}, 10), make(chan struct{})}
+	s, err := Open(Config{Root: root, Exports: &exports{}, Snapshots: c, Log: slog.New(slog.DiscardHandler)})
+	mustDo(t, err)
+	defer s.Close()
+	letGo := sync.OnceFunc(func() { close(c.hold) })
+	defer letGo()
+	mustCreate(t, s, "stuck")
+	mustCreate(t, s, "v")
+	taken := make(chan error)
+	go func() {
+		_, err := s.CreateSnapshot(context.Background(), "stuck", "a")
+		taken <- err
+	}()
+	<-c.reached
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun, err := s.StartSnapshot(ctx, "v", "a")
+	mustDo(t, err)
+	eventually(t, "a snapshot of another volume is taken", func() bool {
+		found, err := s.GetSnapshot("v", begun.Name)
+		return err == nil && found.Files == 0
+	})
+	mustDo(t, s.DeleteSnapshot(ctx, "v", "a"))
+	letGo()
+	mustDo(t, <-taken)
 }
