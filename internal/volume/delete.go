@@ -154,7 +154,7 @@ func (s *Store) trash(r *record) error {
 	delete(s.records, r.Name)
 	s.trashed = append(s.trashed, r)
 	s.mu.Unlock()
-	s.wakeEmptier()
+	s.volumesEmptier.wakeUp()
 	if err != nil {
 		s.log.Error("volume: its directory can't be moved to the trash, will try again", "volume", r.Name, "err", err)
 	}

@@ -216,7 +216,7 @@ func (s *Store) enqueueTree(t *trashedTree) {
 	s.mu.Lock()
 	s.trashedTrees = append(s.trashedTrees, t)
 	s.mu.Unlock()
-	s.wakeEmptier()
+	s.treesEmptier.wakeUp()
 }
 
 // nextTree returns the oldest directory in the trash that may be tried now, or nil.
@@ -254,7 +254,7 @@ func (s *Store) emptyTree(ctx context.Context) bool {
 	s.mu.Unlock()
 	if err != nil {
 		s.log.Error("snapshot: can't remove its files, will try again", "snapshot", t.of, "files", t.dir, "in", trashRetry, "err", err)
-		time.AfterFunc(trashRetry, s.wakeEmptier)
+		time.AfterFunc(trashRetry, s.treesEmptier.wakeUp)
 		return true
 	}
 	s.log.Info("snapshot: removed its files", "snapshot", t.of, "files", removed)

@@ -80,7 +80,7 @@ func (s *Store) unarchiveToTrash(r *record) error {
 	s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
 	s.trashed = append(s.trashed, r)
 	s.mu.Unlock()
-	s.wakeEmptier()
+	s.volumesEmptier.wakeUp()
 	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
 }
 

@@ -140,7 +140,7 @@ type Store struct {
 	// +checklocks:mu
 	trashed []*record // still to be emptied, oldest first
 	// +checklocks:mu
-	trashedTrees []*trashedTree // likewise, after those
+	trashedTrees []*trashedTree // likewise, beside those
 	// +checklocks:mu
 	snapshots map[uint64][]*snapshotRecord // the complete ones, by their volume's ID
 	// +checklocks:mu
@@ -155,8 +155,10 @@ type Store struct {
 	// showing is held, by volume, while clients are told which snapshots there are, so that the last word is the right one.
 	showing nameLocks
 
+	volumesEmptier emptier // of trashed
+	treesEmptier   emptier // of trashedTrees
+
 	activity   activity
-	wake       chan struct{} // wakes the emptier when trashed has grown
 	schedules  schedules
 	giving     room
 	copySlots  *semaphore.Weighted
@@ -210,9 +212,11 @@ func newStore(cfg Config) (*Store, error) {
 		copySlots:   semaphore.NewWeighted(copiesAtOnce),
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},
-		wake:        make(chan struct{}, 1),
 		schedules:   newSchedules(cfg.Now),
 		giving:      room{look: make(chan struct{}, 1)},
+
+		volumesEmptier: newEmptier(),
+		treesEmptier:   newEmptier(),
 	}, nil
 }
 
@@ -236,7 +240,8 @@ func (s *Store) open(name string) (*Store, error) {
 		err = explainDenied(s.root, err)
 		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
-	s.working.Go(func() { s.emptyTrash(s.background) })
+	s.working.Go(func() { s.volumesEmptier.run(s.background, s.emptyVolume) })
+	s.working.Go(func() { s.treesEmptier.run(s.background, s.emptyTree) })
 	s.working.Go(func() { s.room.Run(s.background) })
 	return s, nil
 }

@@ -15,38 +15,56 @@ import (
 // trashRetry is the pause before emptying a volume is retried.
 const trashRetry = time.Minute
 
-// emptyTrash removes the volumes in s.trashed, and what is in s.trashedTrees, one after
-// the other, until ctx ends.
-func (s *Store) emptyTrash(ctx context.Context) {
+// emptier is a goroutine that empties the trash. There are two, each at its own pace: the files of deleted snapshots, whose room clients
+// may be waiting for (giveroom.go), do not wait for a deleted volume with very many files.
+type emptier struct{ wake chan struct{} }
+
+func newEmptier() emptier { return emptier{make(chan struct{}, 1)} }
+
+// run calls next, which removes one thing and reports whether there was one, until ctx ends. When there was none, it sleeps until it is
+// woken.
+func (e emptier) run(ctx context.Context, next func(context.Context) bool) {
 	for ctx.Err() == nil {
-		next := s.nextTrashed()
-		if next == nil {
-			if s.emptyTree(ctx) {
-				continue
-			}
-			select {
-			case <-s.wake:
-			case <-ctx.Done():
-			}
+		if next(ctx) {
 			continue
 		}
-		err := s.destroy(ctx, next)
-		if ctx.Err() != nil {
-			return
-		}
-		s.count(&s.activity.empty, next.Name, err)
-		s.mu.Lock()
-		if err == nil {
-			s.trashed = slices.DeleteFunc(s.trashed, func(r *record) bool { return r == next })
-		} else {
-			next.retry = time.Now().Add(trashRetry)
-		}
-		s.mu.Unlock()
-		if err != nil {
-			s.log.Error("volume: can't remove its files, will try again", "volume", next.Name, "in", trashRetry, "err", err)
-			time.AfterFunc(trashRetry, s.wakeEmptier)
+		select {
+		case <-e.wake:
+		case <-ctx.Done():
 		}
 	}
+}
+
+func (e emptier) wakeUp() {
+	select {
+	case e.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// emptyVolume removes a volume in the trash, and reports whether there was one.
+func (s *Store) emptyVolume(ctx context.Context) bool {
+	next := s.nextTrashed()
+	if next == nil {
+		return false
+	}
+	err := s.destroy(ctx, next)
+	if ctx.Err() != nil {
+		return true
+	}
+	s.count(&s.activity.empty, next.Name, err)
+	s.mu.Lock()
+	if err == nil {
+		s.trashed = slices.DeleteFunc(s.trashed, func(r *record) bool { return r == next })
+	} else {
+		next.retry = time.Now().Add(trashRetry)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Error("volume: can't remove its files, will try again", "volume", next.Name, "in", trashRetry, "err", err)
+		time.AfterFunc(trashRetry, s.volumesEmptier.wakeUp)
+	}
+	return true
 }
 
 // nextTrashed returns the oldest volume that may be tried now, or nil.
@@ -59,13 +77,6 @@ func (s *Store) nextTrashed() *record {
 		}
 	}
 	return nil
-}
-
-func (s *Store) wakeEmptier() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // it is awake already
-	}
 }
 
 // destroy removes a volume's files, its limit, and finally its record.

@@ -145,8 +145,32 @@ func TestTrashInPlace(t *testing.T) {
 	s.mu.Lock()
 	s.trashed[0].retry = time.Time{}
 	s.mu.Unlock()
-	s.wakeEmptier()
+	s.volumesEmptier.wakeUp()
 	eventually(t, "trash is empty", func() bool { return len(stateFiles(t, root)) == 0 })
 	_, err := s.Create(t.Context(), again)
 	mustDo(t, err)
+}
+
+// The files of a deleted snapshot, whose room clients wait for, are removed beside those of a deleted volume, which may take hours.
+func TestTrashOfSnapshotsBesideVolumes(t *testing.T) {
+	root := t.TempDir()
+	s, _ := openWith(t, root)
+	makeVolume(Spec{Name: "v", Size: 1 << 20})(t, s, root)
+	mustCreate(t, s, "deleted")
+	mustSnapshot(t, s, "v", "a")
+	reached, letGo := heldAt(s, "limit is lifted")
+	defer letGo()
+	mustDo(t, s.Delete(t.Context(), "deleted"))
+	<-reached
+	mustDo(t, s.DeleteSnapshot(t.Context(), "v", "a"))
+	eventually(t, "the snapshot's files are removed", func() bool { return !s.emptiesTrees() })
+	left, err := os.ReadDir(filepath.Join(root, trashDir))
+	for _, e := range left {
+		if strings.HasPrefix(e.Name(), treePrefix) {
+			t.Errorf("left: %s", e.Name())
+		}
+	}
+	if trash, _ := s.Trash(); err != nil || trash.Volumes != 1 {
+		t.Errorf("volumes in the trash: %+v, %v", trash, err)
+	}
 }
