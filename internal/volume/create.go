@@ -54,7 +54,9 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 		return Volume{}, false, err
 	}
 	defer unlock()
-
+	if err := s.undoAgain(spec.Name); err != nil {
+		return Volume{}, false, err
+	}
 	if v, err := s.existing(&spec); v != nil || err != nil {
 		return *v, false, err
 	}
@@ -353,6 +355,27 @@ func (s *Store) write(r *record) error {
 	next := *r
 	next.Disk = s.instance.Identity
 	return writeJSON(s.root, s.room, recordFile(r.Name), next)
+}
+
+// undoAgain undoes what a Create or Adopt before has left of a volume, because it could not be undone then, as on a disk that was
+// read-only for a moment. The caller has locked the name, so nobody else is at work on that.
+func (s *Store) undoAgain(name string) error {
+	s.mu.Lock()
+	r := s.records[name]
+	left := r != nil && r.unserved == nil && (r.State == creating || r.State == adopting)
+	s.mu.Unlock()
+	if !left {
+		return nil
+	}
+	undo := s.undo
+	if r.State == adopting || r.View {
+		undo = s.forget
+	}
+	if err := undo(r); err != nil {
+		return fmt.Errorf("volume %s: %w: an earlier try has failed, and what it has left can't be removed: %w", name, ErrBusy, err)
+	}
+	s.log.Info("volume: removed what an earlier try to make it has left", "volume", name)
+	return nil
 }
 
 // undo removes what create has created. No client has seen the volume, so its

@@ -49,6 +49,9 @@ func (s *Store) remove(ctx context.Context, name string, archive bool) error {
 		return err
 	}
 	defer unlock()
+	if err := s.undoAgain(name); err != nil {
+		return err
+	}
 	r, err := s.deleting(name, archive)
 	if err != nil {
 		return err

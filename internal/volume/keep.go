@@ -106,6 +106,9 @@ func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 
 // adoptLocked is Adopt for callers that hold the name's lock.
 func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
+	if err := s.undoAgain(spec.Name); err != nil {
+		return Volume{}, err
+	}
 	r, archived := s.keptRecord(spec.Name)
 	switch {
 	case r != nil && r.State == retained:
