@@ -60,7 +60,7 @@ type Source struct {
 // OpenSource opens a file that is open, perhaps with O_PATH, to be cloned. st is what Stat has said of it: the clone gets that, whatever
 // the file's mode is now.
 func OpenSource(fd int, st *Statx) (s *Source, err error) {
-	s = &Source{entry: Entry{FD: fd, Stat: st.Statx_t}, metadata: metadata{stat: st.Statx_t}, data: -1}
+	s = &Source{entry: Entry{FD: fd, Stat: st.Statx_t}, metadata: metadata{status: statusOf(&st.Statx_t)}, data: -1}
 	if st.IsRegular() {
 		// Its system calls are by descriptors: by paths in /proc, as for what is O_PATH, it takes half as long again.
 		if s.data, err = unix.Open(procPath(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {

@@ -88,8 +88,8 @@ type job struct {
 	ctx context.Context // of Run, which waits for all of this
 
 	walk entries
-	to   position   // in the copy, beside walk.at in the source
-	dirs []metadata // of the directories on the way to to
+	to   position // in the copy, beside walk.at in the source
+	dirs []status // of the directories on the way to to, in the source
 
 	hub     *os.File        // see hubName; nil until needed
 	moved   int             // numbers the entries moved to hub
@@ -107,7 +107,7 @@ func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
 	if err != nil {
 		return j.failed(name, err)
 	}
-	j.dirs = append(j.dirs, m)
+	j.dirs = append(j.dirs, m.status)
 	there := true // from an earlier copy; the root may be
 	if name != "." {
 		if there, err = j.makeDir(name); err != nil {
@@ -115,7 +115,12 @@ func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
 		}
 		j.Files.Add(1)
 	}
-	// Private until it is complete.
+	// The extended attributes go to the disk now, and only what is small is kept: a tree may be millions of directories
+	// deep, each with 64 KiB of attributes. The directory is private until it is complete; of an ACL the mode is the mask,
+	// which leave sets.
+	if err := m.applyAttributes(int(j.to.dir.Fd())); err != nil {
+		return j.failed(name, err)
+	}
 	if err := j.to.dir.Chmod(0o700); err != nil {
 		return j.failed(name, err)
 	}

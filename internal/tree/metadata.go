@@ -13,8 +13,19 @@ import (
 // metadata is everything of a file but its content: owner, mode, times, and
 // extended attributes including ACLs.
 type metadata struct {
-	stat  unix.Statx_t
+	status
 	attrs []attribute // the ACLs last: they can take the right to set others
+}
+
+// status is what is copied of statx(2).
+type status struct {
+	uid, gid     uint32
+	mode         uint16
+	atime, mtime unix.StatxTimestamp
+}
+
+func statusOf(st *unix.Statx_t) status {
+	return status{uid: st.Uid, gid: st.Gid, mode: st.Mode, atime: st.Atime, mtime: st.Mtime}
 }
 
 type attribute struct {
@@ -36,7 +47,7 @@ func isACL(name string) bool { return strings.HasPrefix(name, "system.posix_acl_
 
 // readMetadata reads what stat lacks. fd may be O_PATH.
 func readMetadata(fd int, stat *unix.Statx_t) (metadata, error) {
-	m := metadata{stat: *stat}
+	m := metadata{status: statusOf(stat)}
 	names, err := attributeNames(fd)
 	if err != nil {
 		return m, fmt.Errorf("list extended attributes: %w", err)
@@ -98,20 +109,40 @@ func grow(fill func([]byte) (int, error)) ([]byte, error) {
 // last: a file that has them is complete.
 func (m *metadata) apply(fd int) error {
 	// Changing the owner clears setuid and capabilities, so it comes first.
-	err := unix.Fchownat(fd, "", int(m.stat.Uid), int(m.stat.Gid), unix.AT_EMPTY_PATH)
-	if err != nil && !forRoot(err) {
-		return fmt.Errorf("change the owner: %w", err)
+	if err := m.applyOwner(fd); err != nil {
+		return err
 	}
 	if err := m.applyAttributes(fd); err != nil {
 		return err
 	}
-	if m.stat.Mode&unix.S_IFMT != unix.S_IFLNK {
-		if err := unix.Chmod(procPath(fd), uint32(m.stat.Mode)&^unix.S_IFMT); err != nil {
+	return m.applyModeAndTimes(fd)
+}
+
+// apply sets this. The file must have its extended attributes.
+func (s *status) apply(fd int) error {
+	if err := s.applyOwner(fd); err != nil {
+		return err
+	}
+	return s.applyModeAndTimes(fd)
+}
+
+func (s *status) applyOwner(fd int) error {
+	err := unix.Fchownat(fd, "", int(s.uid), int(s.gid), unix.AT_EMPTY_PATH)
+	if err != nil && !forRoot(err) {
+		return fmt.Errorf("change the owner: %w", err)
+	}
+	return nil
+}
+
+func (s *status) applyModeAndTimes(fd int) error {
+	if s.mode&unix.S_IFMT != unix.S_IFLNK {
+		if err := unix.Chmod(procPath(fd), uint32(s.mode)&^unix.S_IFMT); err != nil {
 			return fmt.Errorf("change the mode: %w", err)
 		}
 	}
 	var times [2]unix.Timespec
-	for i, t := range []unix.StatxTimestamp{m.stat.Atime, m.stat.Mtime} {
+	for i, t := range []unix.StatxTimestamp{s.atime, s.mtime} {
+		var err error
 		if times[i], err = unix.TimeToTimespec(time.Unix(t.Sec, int64(t.Nsec))); err != nil {
 			return fmt.Errorf("set the times: %w", err)
 		}

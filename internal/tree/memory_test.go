@@ -1,0 +1,85 @@
+package tree
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// liveHeap is how many bytes are in use, after garbage is gone.
+func liveHeap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// A copy does not hold the extended attributes of the directories that it is in, which are as many as its source is deep.
+func TestCopyDeepAttributes(t *testing.T) {
+	const levels, size = 1500, 3800
+	from, to := tempDir(t), tempDir(t)
+	at := open(t, from)
+	for range levels {
+		must(t, unix.Mkdirat(int(at.Fd()), "d", 0o755))
+		below, err := openDir(at, "d")
+		must(t, err, at.Close(), unix.Fsetxattr(int(below.Fd()), "user.large", bytes.Repeat([]byte("x"), size), 0))
+		at = below
+	}
+	fd, err := unix.Openat(int(at.Fd()), "bottom", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	must(t, err, unix.Close(fd), at.Close())
+	j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
+	must(t, j.to.begin(open(t, to)))
+	defer j.to.close()
+	before, held := liveHeap(), 0
+	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
+		if e.Name == "bottom" {
+			held = liveHeap() - before
+		}
+		return j.entry(e)
+	}}
+	must(t, j.walk.run(t.Context(), open(t, from)))
+	if most := levels * 400; held == 0 || held > most {
+		t.Errorf("%d bytes at the bottom of %d directories, want at most %d", held, levels, most)
+	}
+	value := make([]byte, 2*size)
+	n, err := unix.Getxattr(filepath.Join(to, "d/d/d"), "user.large", value)
+	if err != nil || n != size {
+		t.Errorf("an attribute of %d bytes, %v, want %d", n, err, size)
+	}
+	runtime.KeepAlive(j.dirs)
+}
+
+// A directory has its attributes and ACLs from before what is in it is copied, but is private until it is complete, and what is
+// made in it does not inherit from it.
+func TestCopyDirectoryWithACLs(t *testing.T) {
+	from, to := tempDir(t), tempDir(t)
+	dir := filepath.Join(from, "d")
+	must(t, os.Mkdir(dir, 0o750), os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, "file"), nil, 0o644),
+		os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "second")), os.Symlink("x", filepath.Join(dir, "link")),
+		unix.Setxattr(dir, "system.posix_acl_access", acl(), 0), unix.Setxattr(dir, "system.posix_acl_default", acl(), 0),
+		unix.Setxattr(from, "system.posix_acl_default", acl(), 0))
+	j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
+	must(t, j.to.begin(open(t, to)))
+	defer j.to.close()
+	seen := 0
+	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
+		for _, made := range []string{"", "d", "d/sub"} {
+			st, err := os.Stat(filepath.Join(to, made))
+			if err == nil && st.Mode() != os.ModeDir|0o700 {
+				t.Errorf("at %s: %s has mode %v", e.Path(), made, st.Mode())
+			}
+			seen++
+		}
+		return j.entry(e)
+	}}
+	must(t, j.walk.run(t.Context(), open(t, from)))
+	if seen == 0 {
+		t.Error("nothing was visited")
+	}
+	must(t, j.removeHub())
+	same(t, from, to)
+}
