@@ -161,10 +161,13 @@ func (j *job) makeDir(name string) (there bool, err error) {
 	return there, nil
 }
 
+// pruneBatch is how many names prune reads at a time.
+const pruneBatch = 256
+
 // prune removes entries of a copied directory that its source does not have.
 func (j *job) prune(src *os.File) error {
 	for {
-		names, err := j.to.dir.Readdirnames(nameBatch)
+		names, err := j.to.dir.Readdirnames(pruneBatch)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return j.failed(".", err)
 		}

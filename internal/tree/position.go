@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,9 +23,10 @@ type position struct {
 type step struct {
 	name  string
 	inode inode
-	// below has the names of subdirectories that are still to be entered, each with a 0
-	// after it, because there can be millions. Only a Walker has them.
-	below []byte
+	// below and unread are a Walker's: what it still has to do here.
+	below  below
+	unread bool  // there are more names, from offset
+	offset int64 // in the directory, see getdents64(2)
 }
 
 // inode identifies a directory. On btrfs the number alone does not: each subvolume has
@@ -35,19 +35,6 @@ type inode struct{ device, number uint64 }
 
 func inodeOf(st *unix.Statx_t) inode {
 	return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
-}
-
-func (s *step) add(name string) { s.below = append(append(s.below, name...), 0) }
-
-// next removes the last name of below.
-func (s *step) next() (name string, ok bool) {
-	if len(s.below) == 0 {
-		return "", false
-	}
-	names := s.below[:len(s.below)-1]
-	start := bytes.LastIndexByte(names, 0) + 1
-	s.below = s.below[:start]
-	return string(names[start:]), true
 }
 
 // begin sets the position to the root of a tree.

@@ -3,24 +3,24 @@ package tree
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// nameBatch is how many names of a directory are read at a time.
-const nameBatch = 256
-
 // Walker walks a tree, one directory at a time, and calls its functions for what it
 // finds; only Name must be set. An error that a function returns ends the walk.
 //
 // It follows no symbolic link and enters no mount. It has one descriptor open at any
-// depth, two while it changes directories. Of a directory that it reads it holds a batch of
-// names, and the names of the subdirectories that are still to be entered. The tree may
-// be in use: a Walker ignores vanished files, and may miss files that are created or
-// moved meanwhile. It calls Name for each name of a file with several names.
+// depth, two while it changes directories. It holds the names of subdirectories that are still to
+// be entered, but at most belowMax bytes of them and one of each directory on its way: if
+// there are more, it enters those, comes back, and reads on in the directory.
+//
+// The tree may be in use: a Walker ignores vanished files, may miss files that are created or
+// moved meanwhile, and may call Name twice for one that is renamed. A directory has the same
+// offsets while names come and go, on ext4, XFS and btrfs, so it misses no name that is there
+// all the time. It calls Name for each name of a file with several names.
 //
 // A Walker is used by one goroutine at a time.
 type Walker struct {
@@ -28,10 +28,10 @@ type Walker struct {
 	// are read.
 	Enter func(name string, dir *os.File, st *unix.Statx_t) error
 	// Name is called for each name in a directory, and reports whether that is a
-	// subdirectory to enter. The Walker enters subdirectories after it has read all names.
+	// subdirectory to enter. The Walker enters subdirectories after it has read all names, or many.
 	Name func(dir *os.File, name string) (enter bool, err error)
 	// Batch is called after each batch of names, with their number. The last batch of
-	// each directory is empty.
+	// a directory is empty.
 	Batch func(names int) error
 	// Leave is called for each directory after all that is below it.
 	Leave func() error
@@ -40,10 +40,12 @@ type Walker struct {
 	// with the error.
 	Unreadable func(name string, err error) error
 	// Lost is called when a directory was moved while the walk was in it, so that there is
-	// no way back to the one above. The walk omits what is still to be entered there.
+	// no way back to the one above. The walk omits what is still to be entered and read there.
 	Lost func()
 
-	at position
+	at   position
+	held int    // bytes that the below of all directories on the way take
+	buf  []byte // for getdents64(2)
 }
 
 // Run walks the tree to its end. root stays the caller's, and must stay open.
@@ -63,15 +65,22 @@ func (w *Walker) Begin(root *os.File) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", root.Name(), err)
 	}
-	w.at = position{root: root}
+	w.at, w.held = position{root: root}, 0
 	return w.enter(dir, ".")
 }
 
-// Step enters the next subdirectory of the current directory, or goes back up if there
-// is none left. Call it while Depth is not 0.
+// Step enters the next subdirectory of the current directory, or reads on in it, or goes back up
+// if nothing is left. Call it while Depth is not 0.
 func (w *Walker) Step() error {
-	if name, ok := w.at.way[w.Depth()-1].next(); ok {
+	at := &w.at.way[w.Depth()-1]
+	if len(at.below) > 0 {
+		takes := cap(at.below)
+		name := at.below.next()
+		w.held -= takes - cap(at.below)
 		return w.down(name)
+	}
+	if at.unread {
+		return w.readOn()
 	}
 	return w.up()
 }
@@ -112,31 +121,66 @@ func (w *Walker) enter(dir *os.File, name string) error {
 			return err
 		}
 	}
+	return w.read()
+}
+
+// readOn reads on where read has stopped.
+func (w *Walker) readOn() error {
+	if _, err := unix.Seek(int(w.at.dir.Fd()), w.at.way[w.Depth()-1].offset, unix.SEEK_SET); err != nil {
+		return w.unreadable(".", fmt.Errorf("list %q: %w", w.Path("."), err))
+	}
+	return w.read()
+}
+
+// read reads the names in the current directory, to the end or until it has many to enter.
+func (w *Walker) read() error {
 	at := &w.at.way[w.Depth()-1]
-	for {
-		names, err := dir.Readdirnames(nameBatch)
-		for _, name := range names {
-			enter, err := w.Name(dir, name)
-			if err != nil {
-				return err
-			}
-			if enter {
-				at.add(name)
-			}
-		}
-		if w.Batch != nil {
-			if err := w.Batch(len(names)); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF), errors.Is(err, unix.ENOENT): // the latter if it was removed meanwhile
-			return nil
-		default:
+	most := (belowMax - w.held) / 2 // what is below gets as much in all
+	defer func() { w.held += cap(at.below) }()
+	if w.buf == nil {
+		w.buf = make([]byte, direntsAtOnce)
+	}
+	for at.unread = true; at.unread; {
+		n, err := getdents(w.at.dir, w.buf)
+		if err != nil {
+			at.unread = false
 			return w.unreadable(".", fmt.Errorf("list %q: %w", w.Path("."), err))
 		}
+		at.unread = n > 0
+		names, full, err := w.readBatch(at, w.buf[:n], most)
+		if err == nil && w.Batch != nil {
+			err = w.Batch(names)
+		}
+		if err != nil || full {
+			return err
+		}
 	}
+	return nil
+}
+
+// readBatch reads the names that getdents64(2) has returned. full is whether it has stopped because more than so many bytes
+// are to be entered.
+func (w *Walker) readBatch(at *step, dirents []byte, most int) (names int, full bool, err error) {
+	for len(dirents) > 0 && !full {
+		d := firstDirent(dirents)
+		dirents = dirents[d.size:]
+		// Names with one hash have one offset on ext4. To read on from there would return them again.
+		goesOn := d.next != at.offset
+		at.offset = d.next
+		if d.name == "." || d.name == ".." {
+			continue
+		}
+		names++
+		enter, err := w.Name(w.at.dir, d.name)
+		if err != nil {
+			return names, false, err
+		}
+		if enter {
+			at.below.add(d.name)
+		}
+		full = goesOn && len(at.below) > max(most, 0)
+	}
+	return names, full, nil
 }
 
 func (w *Walker) unreadable(name string, err error) error {
@@ -157,7 +201,9 @@ func (w *Walker) up() error {
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist):
-		w.at.way[w.Depth()-1].below = nil
+		at := &w.at.way[w.Depth()-1]
+		w.held -= cap(at.below)
+		at.below, at.unread = nil, false
 		if w.Lost != nil {
 			w.Lost()
 		}

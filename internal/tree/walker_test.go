@@ -97,20 +97,20 @@ func TestWalkUnreadable(t *testing.T) {
 }
 
 // The names of a directory's subdirectories are held one behind the other.
-func TestStepNames(t *testing.T) {
-	var s step
+func TestBelow(t *testing.T) {
+	var b below
 	var want []string
 	for i := range 1000 {
 		name := fmt.Sprintf("%d\n\xff", i)
-		s.add(name)
+		b.add(name)
 		want = append(want, name)
 	}
 	slices.Reverse(want)
 	var got []string
-	for name, ok := s.next(); ok; name, ok = s.next() {
-		got = append(got, name)
+	for len(b) > 0 {
+		got = append(got, b.next())
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%d names, want the same %d", len(got), len(want))
+	if !slices.Equal(got, want) || cap(b) > 0 {
+		t.Errorf("%d names, want the same %d; %d bytes are kept", len(got), len(want), cap(b))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -183,6 +184,41 @@ func TestMovedWhileCounted(t *testing.T) {
 	mustDo(t, quietPass(a, nil).Run(root))
 	wantCounted(t, a, dir)
 	// Nothing is counted twice.
+	mustDo(t, quietPass(a, nil).Run(root))
+	wantCounted(t, a, dir)
+}
+
+// Very many directories in one are counted, each once, though the scan comes back to that one again and again while
+// clients rename and make directories there.
+func TestScanWide(t *testing.T) {
+	const dirs = 1500
+	dir, pad := t.TempDir(), strings.Repeat("n", 240)
+	for i := range dirs {
+		sub := filepath.Join(dir, fmt.Sprint(i, pad))
+		mustDo(t, os.Mkdir(sub, 0o755))
+		if i%10 == 0 {
+			mustDo(t, os.WriteFile(filepath.Join(sub, "file"), make([]byte, 5000), 0o600))
+		}
+	}
+	a, root := uncounted(t, dir)
+	s := quietPass(a, nil)
+	defer s.Close()
+	var st unix.Stat_t
+	mustDo(t, unix.Fstat(int(root.Fd()), &st))
+	c := a.Enter(disk.InodeOf(&st))
+	defer c.Leave("")
+	mustDo(t, s.Begin(root))
+	for n := 0; s.Depth() > 0; n++ {
+		mustDo(t, s.Step())
+		if n%20 == 0 && n < dirs {
+			mustDo(t, os.Rename(filepath.Join(dir, fmt.Sprint(n, pad)), filepath.Join(dir, fmt.Sprint("other", n, pad))))
+			a.Renamed(int(root.Fd()), fmt.Sprint("other", n, pad))
+			mustDo(t, c.Stat(int(root.Fd()), &st)) // which may have grown
+		}
+	}
+	if !a.IsCountedAgain() {
+		t.Error("directories were moved, and nothing would look for them")
+	}
 	mustDo(t, quietPass(a, nil).Run(root))
 	wantCounted(t, a, dir)
 }
