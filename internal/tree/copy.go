@@ -60,7 +60,7 @@ type Copy struct {
 // The errors ENOSPC and EDQUOT mean that to is full. The error is ctx's if ctx
 // ended.
 func (c *Copy) Run(ctx context.Context, from, to *os.File) error {
-	j := job{Copy: c, ctx: ctx, linked: map[string]bool{}}
+	j := job{Copy: c, ctx: ctx, linked: Inodes{}}
 	if err := j.to.begin(to); err != nil {
 		return err
 	}
@@ -91,13 +91,13 @@ type job struct {
 	to   position // in the copy, beside walk.at in the source
 	dirs []status // of the directories on the way to to, in the source
 
-	hub     *os.File        // see hubName; nil until needed
-	moved   int             // numbers the entries moved to hub
-	several Inodes          // of the source, if it is Shared: the files with several names
-	linked  map[string]bool // files with several names that are in hub, by link
-	noClone bool            // the disk can't share blocks
-	noRange bool            // copy_file_range(2) does not work
-	buffer  []byte          // if it does not
+	hub     *os.File // see hubName; nil until needed
+	moved   int      // numbers the entries moved to hub
+	several Inodes   // of the source, if it is Shared: the files with several names
+	linked  Inodes   // of the source: the files with several names that are in hub, by link
+	noClone bool     // the disk can't share blocks
+	noRange bool     // copy_file_range(2) does not work
+	buffer  []byte   // if it does not
 }
 
 // enter creates and enters a directory in the copy, after the walk has entered the

@@ -229,7 +229,7 @@ func runFor(t *testing.T, c *Copy, from, to string, files int64) (done bool, err
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	j := job{Copy: c, ctx: ctx, linked: map[string]bool{}}
+	j := job{Copy: c, ctx: ctx, linked: Inodes{}}
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
 	defer j.closeHub()
@@ -418,7 +418,7 @@ func TestCopyMovedDirectory(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Join(from, "a/b/c"), 0o755), os.MkdirAll(filepath.Join(dir, "outside/secret"), 0o755),
 				os.MkdirAll(filepath.Join(from, "z/y"), 0o755),
 				os.WriteFile(filepath.Join(from, "a/b/c/file"), nil, 0o644))
-			j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
+			j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
 			must(t, j.to.begin(open(t, to)))
 			defer j.to.close()
 			j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {

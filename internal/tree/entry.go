@@ -43,7 +43,11 @@ func (j *job) link(e *Entry) error {
 	hub, at := int(j.hub.Fd()), int(j.to.dir.Fd())
 	// With its birth time, because a removed file's number can be reused.
 	key := fmt.Sprintf("%x-%x-%x-%x-%x", e.Stat.Dev_major, e.Stat.Dev_minor, e.Stat.Ino, e.Stat.Btime.Sec, e.Stat.Btime.Nsec)
-	if !j.linked[key] {
+	made, err := statAt(hub, key)
+	if err != nil {
+		return err
+	}
+	if made == nil || !j.linked.Has(e.Stat.Ino) {
 		// An earlier copy that went past this may have it complete.
 		if have, err := statAt(at, e.Name); err != nil {
 			return err
@@ -55,11 +59,10 @@ func (j *job) link(e *Entry) error {
 		if err := j.place(j.hub, key, e); err != nil {
 			return err
 		}
-		j.linked[key] = true
-	}
-	made, err := statAt(hub, key)
-	if err != nil || made == nil {
-		return errors.Join(err, errors.New("its copy was removed meanwhile"))
+		j.linked.Add(e.Stat.Ino)
+		if made, err = statAt(hub, key); err != nil || made == nil {
+			return errors.Join(err, errors.New("its copy was removed meanwhile"))
+		}
 	}
 	have, err := statAt(at, e.Name)
 	if err != nil {

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -31,7 +32,7 @@ func TestCopyDeepAttributes(t *testing.T) {
 	}
 	fd, err := unix.Openat(int(at.Fd()), "bottom", unix.O_CREAT|unix.O_WRONLY, 0o600)
 	must(t, err, unix.Close(fd), at.Close())
-	j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
+	j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
 	before, held := liveHeap(), 0
@@ -62,7 +63,7 @@ func TestCopyDirectoryWithACLs(t *testing.T) {
 		os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "second")), os.Symlink("x", filepath.Join(dir, "link")),
 		unix.Setxattr(dir, "system.posix_acl_access", acl(), 0), unix.Setxattr(dir, "system.posix_acl_default", acl(), 0),
 		unix.Setxattr(from, "system.posix_acl_default", acl(), 0))
-	j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
+	j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
 	seen := 0
@@ -81,5 +82,31 @@ func TestCopyDirectoryWithACLs(t *testing.T) {
 		t.Error("nothing was visited")
 	}
 	must(t, j.removeHub())
+	same(t, from, to)
+}
+
+// A copy holds little of each file that has several names.
+func TestCopyManyLinks(t *testing.T) {
+	const files = 3000
+	from, to := tempDir(t), tempDir(t)
+	must(t, os.Mkdir(filepath.Join(from, "d"), 0o755))
+	for i := range files {
+		name := fmt.Sprint(i)
+		must(t, os.WriteFile(filepath.Join(from, name), nil, 0o644), os.Link(filepath.Join(from, name), filepath.Join(from, "d", name)))
+	}
+	j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
+	must(t, j.to.begin(open(t, to)))
+	defer j.to.close()
+	before, held, n := liveHeap(), 0, 0
+	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
+		if n++; n == 2*files {
+			held = liveHeap() - before
+		}
+		return j.entry(e)
+	}}
+	must(t, j.walk.run(t.Context(), open(t, from)))
+	if most := files * 20; held == 0 || held > most {
+		t.Errorf("%d bytes after %d files, want at most %d", held, files, most)
+	}
 	same(t, from, to)
 }
