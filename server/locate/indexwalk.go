@@ -237,51 +237,37 @@ func (x *Index) WalkOnce() (again bool) {
 	return again
 }
 
-// pending is a directory that is to be walked, and where the walk has seen it.
-type pending struct {
-	ino  uint64
-	name string
-	in   *pending // nil: its name is not known, or it is the root
-}
-
 // walkAll walks the tree. It finds each directory by the index, which follows renames through the
 // server. It returns false if it could not see all. losses is how many names the index had forgotten before: since then it
 // may have forgotten directories that are pending.
 func (x *Index) walkAll(losses uint64) (all bool) {
-	w := &x.walks
 	all = true
-	todo := []*pending{{ino: x.volume.rootIno}}
+	var at way
+	at.enter(&pending{ino: x.volume.rootIno})
+	var moved []uint64
 	buf := make([]byte, 64<<10)
 	since := time.Now()
 	for {
-		if len(todo) == 0 {
-			w.mu.Lock()
-			for _, ino := range w.moved {
-				todo = append(todo, &pending{ino: ino})
-			}
-			w.moved = nil
-			w.walking = len(todo) > 0
-			w.mu.Unlock()
-			if len(todo) == 0 {
+		dir := at.next()
+		if dir == nil {
+			if moved = x.movedSince(moved); len(moved) == 0 {
 				return all
 			}
+			at.enter(&pending{ino: moved[0]})
+			moved = moved[1:]
+			continue
 		}
 		if x.volume.hasEnded() {
 			return false
 		}
-		dir := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
 		if x.names.Losses() != losses {
-			x.remember(dir)
+			x.remember(dir.pending)
 		}
-		d, err := x.openDir(dir.ino)
-		if err == nil {
-			todo, err = x.addNames(d.FD(), dir, buf, todo)
-			d.Close()
+		if err := x.readOn(dir, buf, at.room()); err != nil {
+			dir.unread = false
+			all = all && x.gone(dir.ino)
 		}
-		if err != nil && !x.gone(dir.ino) {
-			all = false
-		}
+		at.hold(dir)
 		if worked := time.Since(since); worked > walkWork {
 			if !x.awaited() {
 				rest := min(worked, walkRest)
@@ -293,6 +279,38 @@ func (x *Index) walkAll(losses uint64) (all bool) {
 			since = time.Now()
 		}
 	}
+}
+
+// movedSince returns the directories that are still to be walked because they were renamed during the walk. If there are none,
+// the walk ends: of renames after that it need not know.
+func (x *Index) movedSince(left []uint64) []uint64 {
+	if len(left) > 0 {
+		return left
+	}
+	w := &x.walks
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left, w.moved = w.moved, nil
+	w.walking = len(left) > 0
+	return left
+}
+
+// readOn reads the names in a directory, from where it has stopped: at its end, or when more than so many bytes are to be entered.
+func (x *Index) readOn(dir *branch, buf []byte, most int) error {
+	d, err := x.openDir(dir.ino)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if dir.offset != 0 {
+		if _, err := unix.Seek(d.FD(), dir.offset, unix.SEEK_SET); err != nil {
+			return err
+		}
+	}
+	if most == 0 {
+		buf = buf[:4<<10] // only the next directory is wanted
+	}
+	return x.addNames(d.FD(), dir, buf, most)
 }
 
 // remember adds a directory to the index again, and those above it, if the index has forgotten them. If one was removed meanwhile, the
@@ -350,18 +368,23 @@ func (x *Index) dirNow(ino uint64) (disk.Descriptor, error) {
 	return disk.Reopen(path.FD(), unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// addNames adds the names of an open directory to the index, and appends its subdirectories.
-func (x *Index) addNames(dir int, in *pending, buf []byte, below []*pending) ([]*pending, error) {
+// addNames adds the names of an open directory to the index, and its subdirectories to those to be entered. It stops
+// when they take more than so many bytes, where offsets stay the same while names come and go.
+func (x *Index) addNames(dir int, in *branch, buf []byte, most int) error {
 	direct, ino := x.volume.FS.Dirents, in.ino
 	for {
 		removals, asked := x.names.Removals(), x.awaited()
 		n, err := unix.Getdents(dir, buf)
 		if n <= 0 || err != nil {
-			return below, err
+			in.unread = false
+			return err
 		}
 		for b := buf[:n]; len(b) > 0; {
 			e := disk.DirentIn(b)
 			b = b[e.Size:]
+			// Names with one hash have one offset on ext4. To read on from there would return them again.
+			goesOn := e.Next != in.offset
+			in.offset = e.Next
 			if string(e.Name) == "." || string(e.Name) == ".." {
 				continue
 			}
@@ -371,7 +394,7 @@ func (x *Index) addNames(dir int, in *pending, buf []byte, below []*pending) ([]
 					continue
 				}
 				if err != nil && st.Ino == 0 {
-					return below, err
+					return err
 				}
 				e.Ino, e.Kind = st.Ino, 0
 				if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -383,10 +406,13 @@ func (x *Index) addNames(dir int, in *pending, buf []byte, below []*pending) ([]
 				continue
 			}
 			if isDir {
-				below = append(below, &pending{e.Ino, string(e.Name), in})
+				in.below.add(e.Ino, e.Name)
 			}
 			if asked {
-				x.walks.see(e.Ino, place{ino, string(e.Name), isDir, in})
+				x.walks.see(e.Ino, place{ino, string(e.Name), isDir, in.pending})
+			}
+			if direct && goesOn && len(in.below) > most {
+				return nil
 			}
 		}
 	}
