@@ -21,7 +21,7 @@ func longName(word string, i int) string {
 }
 
 // wide is how many long names take more than a Walker holds.
-const wide = 3 * belowMax / 250
+const wide = 2 * belowMax / 250
 
 // makeWide makes a directory with so many directories.
 func makeWide(t *testing.T, dir string, dirs int) {
