@@ -45,7 +45,7 @@ A server with root_squash needs a directory that --uid may write to. The default
 Other servers often have MOUNT on another port: rpcinfo -p HOST shows it.
 
 Exit codes: 0 all calls succeeded; 1 some failed, or the benchmark could not run; 2 invalid
-request.`
+request; 130 interrupted.`
 
 const benchExamples = `  # How fast is this volume? (the server and path of its PersistentVolume: kubectl get pv -o yaml)
   podnas bench 10.96.0.20:/default-data
@@ -212,8 +212,8 @@ func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr
 	if report != nil && len(report.Loads) > 0 {
 		err = errors.Join(err, report.Write(stdout, flags.output))
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted; the remaining loads did not run: %w", err)
+	if ctx.Err() != nil && err != nil {
+		return &interruptedError{fmt.Sprintf("interrupted; the remaining loads did not run: %v", err)}
 	}
 	if err == nil && report.Errors() > 0 {
 		return fmt.Errorf("%d operations failed", report.Errors())

@@ -35,7 +35,7 @@ and delete pods; volumeattachments, events and the node's Lease in kube-node-lea
 your own machine, as the user of your kubeconfig: podnas's pod is on the dead node.
 
 Exit codes: 0 podnas serves again; 1 failed, or it does not serve yet; 2 invalid request; 4 refused: nothing was changed,
-or what was has been taken back.`
+or what was has been taken back; 130 interrupted.`
 
 const failoverExamples = `  # node3 is dead, and I have cut its power
   kubectl podnas failover node3

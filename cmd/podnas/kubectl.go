@@ -54,7 +54,7 @@ get and create pods/exec.
 
 Exit codes are those of the command, and its --help has more: 0 success; 1 failed; 2 invalid request;
 3 what was named is not there; 4 refused, as something is in the way; 5 not enough space; 6 podnas is
-not running; 7 warnings, but no failures.`
+not running; 7 warnings, but no failures; 130 interrupted, what was begun may go on.`
 
 const pluginExamples = `  # Volumes, problems, users
   kubectl podnas volume list
@@ -204,7 +204,10 @@ func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	case isSet(cmd, "wait"):
 		return waitFromHere(cmd, args, command)
 	}
-	return command.Run(ctx)
+	if err = command.Run(ctx); isInterrupted(ctx, err) {
+		return &interruptedError{fmt.Sprintf("interrupted; 'podnas %s' may go on in pod %s/%s", strings.Join(command.Args, " "), pod.Namespace, pod.Name)}
+	}
+	return err
 }
 
 // isSet reports whether a command has a flag that is given and true.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,11 +32,12 @@ import (
 // apiServer is an API server with one podnas, whose pod's commands run in this process.
 type apiServer struct {
 	t         *testing.T
-	spdyOnly  bool // as one before 1.30, or a proxy that knows no WebSocket
-	forbidden bool // nobody may run commands in pods
-	noGet     bool // but may only create pods/exec, so not by a WebSocket
-	drops     bool // the connection is lost at once
-	tty       bool // commands get a terminal
+	spdyOnly  bool   // as one before 1.30, or a proxy that knows no WebSocket
+	forbidden bool   // nobody may run commands in pods
+	noGet     bool   // but may only create pods/exec, so not by a WebSocket
+	drops     bool   // the connection is lost at once
+	tty       bool   // commands get a terminal
+	hangs     func() // called when a command begins, which then does not end
 
 	mu  sync.Mutex
 	ran [][]string // the commands
@@ -94,6 +94,13 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
+		if s.hangs != nil {
+			s.hangs()
+			for err == nil { // until the client has gone
+				_, _, err = conn.ReadMessage()
+			}
+			return
+		}
 		channel := func(number byte) io.Writer {
 			return writerFunc(func(b []byte) (int, error) {
 				return len(b), conn.WriteMessage(websocket.BinaryMessage, append([]byte{number}, b...))
@@ -171,7 +178,7 @@ func (s *apiServer) run(r *http.Request, stdout, stderr, status io.Writer) {
 
 // plugin runs kubectl podnas.
 func plugin(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-	var out, errs bytes.Buffer
+	var out, errs syncBuffer // client-go may still copy into them, if it was interrupted
 	cmd, args := newCommandFor("/usr/local/bin/kubectl-podnas", args)
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader("the rest of a loop's names"))

@@ -38,7 +38,7 @@ hand, it only knows open connections. A mount that nobody has used for some minu
 connection: check for those yourself.
 
 Exit codes: 0 nothing is mounted; 1 failed; 4 volumes are mounted, with --wait still at the
---timeout; 6 podnas is not running.`
+--timeout; 6 podnas is not running; 130 interrupted.`
 
 const mountedExamples = `  # Which pods have volumes mounted?
   kubectl exec -n podnas podnas-0 -- podnas mounted

@@ -16,17 +16,22 @@ import (
 )
 
 // wait asks until an answer is there that is not "under way", and meanwhile says
-// how far it is.
+// how far it is. When the command is interrupted, it returns how far it was.
 func (c *createConfig) wait(cmd *cobra.Command, ask func(context.Context) (control.Volume, error)) (control.Volume, error) {
 	p := newProgress(cmd.ErrOrStderr())
 	defer p.end()
 	var speed copySpeed
+	var going *control.Error
 	for {
 		v, err := ask(cmd.Context())
 		var said *control.Error
-		if c.noWait || !errors.As(err, &said) || said.Code != control.Copying {
+		switch {
+		case going != nil && isInterrupted(cmd.Context(), err):
+			return v, going
+		case c.noWait || !errors.As(err, &said) || said.Code != control.Copying:
 			return v, err
 		}
+		going = said
 		p.say(speed.text(said, time.Now()))
 		if !sleep(cmd.Context(), copyPoll) {
 			return v, err

@@ -32,7 +32,8 @@ somebody asks for; 'podnas volume set' says how much, and which snapshots podnas
 
 const snapshotExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request, or a disk that can have no
 snapshots; 3 no such volume or snapshot; 4 conflict: the name is taken, another snapshot of the volume is
-being taken, or a volume is being copied from it; 5 too little space; 6 podnas is not running.`
+being taken, or a volume is being copied from it; 5 too little space; 6 podnas is not running;
+130 interrupted, what was begun may go on.`
 
 const snapshotExamples = `  # Before an upgrade
   podnas snapshot create data before-upgrade
@@ -138,17 +139,20 @@ func newSnapshotCreateCommand(cfg *volumeConfig) *cobra.Command {
 	return cmd
 }
 
-// awaitSnapshot waits until a snapshot is complete, and meanwhile says how far it is. When the command is interrupted, it
-// returns the snapshot as it is then.
+// awaitSnapshot waits until a snapshot is complete, and meanwhile says how far it is.
 func awaitSnapshot(cmd *cobra.Command, client *control.Client, taking control.Snapshot) (control.Snapshot, error) {
-	return await(cmd, taking, func(now control.Snapshot) (string, bool) { return takingText(now), now.State != control.SnapshotTaking },
+	now, err := await(cmd, taking, func(now control.Snapshot) (string, bool) { return takingText(now), now.State != control.SnapshotTaking },
 		func(ctx context.Context) (control.Snapshot, error) {
 			return client.GetSnapshot(ctx, taking.Volume, taking.Name)
 		})
+	if isInterrupted(cmd.Context(), err) {
+		err = &interruptedError{takenText(now)}
+	}
+	return now, err
 }
 
 // await asks again until something is done, and meanwhile says how far it is. When the command is interrupted, it returns how
-// far it was.
+// far it was, and context.Canceled.
 func await[T any](cmd *cobra.Command, now T, look func(T) (text string, done bool), ask func(context.Context) (T, error)) (T, error) {
 	p := newProgress(cmd.ErrOrStderr())
 	p.last = time.Now() // most is done before there is anything to say
@@ -160,12 +164,12 @@ func await[T any](cmd *cobra.Command, now T, look func(T) (text string, done boo
 		}
 		p.say(text)
 		if !sleep(cmd.Context(), snapshotPoll) {
-			return now, nil
+			return now, cmd.Context().Err()
 		}
 		next, err := ask(cmd.Context())
 		switch {
 		case cmd.Context().Err() != nil:
-			return now, nil
+			return now, cmd.Context().Err()
 		case err != nil:
 			return now, err
 		}

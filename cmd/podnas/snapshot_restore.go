@@ -73,8 +73,6 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 				return cfg.adviseSnapshot(cmd.Context(), client, args[0], args[1], err)
 			case output != outputTable:
 				return printValue(cmd.OutOrStdout(), output, restored)
-			case !restored.Done:
-				fmt.Fprintf(cmd.OutOrStdout(), "volume %s is being restored in the background; changes by its clients wait for that\n", args[0])
 			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "volume %s is what its snapshot %s has: %s; what it was is in its snapshot %s\n",
 					args[0], args[1], volume.FormatCount(restored.Files, "file"), restored.Safety)
@@ -103,8 +101,7 @@ func giveUpRestore(cmd *cobra.Command, client *control.Client, of, name string) 
 	return nil
 }
 
-// awaitRestore waits until a volume is restored, and meanwhile says how far it is. When the command is interrupted, it
-// returns how far it was.
+// awaitRestore waits until a volume is restored, and meanwhile says how far it is.
 func awaitRestore(cmd *cobra.Command, client *control.Client, going volume.Restore) (volume.Restore, error) {
 	look := func(now volume.Restore) (string, bool) {
 		if now.Safety == "" {
@@ -112,5 +109,9 @@ func awaitRestore(cmd *cobra.Command, client *control.Client, going volume.Resto
 		}
 		return fmt.Sprintf("volume %s: %s of %s restored", now.Volume, volume.FormatCount(now.Files, ""), volume.FormatCount(now.Total, "file")), now.Done
 	}
-	return await(cmd, going, look, func(ctx context.Context) (volume.Restore, error) { return client.GetRestore(ctx, going.Volume) })
+	now, err := await(cmd, going, look, func(ctx context.Context) (volume.Restore, error) { return client.GetRestore(ctx, going.Volume) })
+	if isInterrupted(cmd.Context(), err) {
+		err = &interruptedError{fmt.Sprintf("volume %s is being restored in the background; changes by its clients wait for that", now.Volume)}
+	}
+	return now, err
 }

@@ -65,7 +65,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 			shell.Args = exactly()
 		}
 	}
-	return root.ExecuteContext(ctx)
+	return orInterrupted(ctx, root.ExecuteContext(ctx))
 }
 
 // noCommand says that a command has no such subcommand, and which ones are near.

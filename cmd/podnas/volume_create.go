@@ -173,7 +173,11 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 	v, err := c.wait(cmd, func(ctx context.Context) (control.Volume, error) { return ask(client, ctx, *r) })
 	var said *control.Error
 	if errors.As(err, &said) && said.Code == control.Copying {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s\nThe copy continues in the background. Repeat the command to see its progress, and at the end the PersistentVolume.\n", said)
+		text := said.Error() + "\nThe copy continues in the background. Repeat the command to see its progress, and at the end the PersistentVolume."
+		if !c.noWait {
+			return &interruptedError{text}
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), text)
 		return nil
 	}
 	if err != nil && r.SourceSnapshot != "" {
