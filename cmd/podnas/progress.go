@@ -39,6 +39,36 @@ func (c *createConfig) wait(cmd *cobra.Command, ask func(context.Context) (contr
 	}
 }
 
+// awaitAssigned waits until the files of an adopted directory are assigned to their volume, and meanwhile says how many are.
+func (c *createConfig) awaitAssigned(cmd *cobra.Command, client *control.Client, v control.Volume) (control.Volume, error) {
+	v, err := await(cmd, copyPoll, v, func(v control.Volume) (string, bool) {
+		return fmt.Sprintf("volume %s can be mounted; its files are being assigned to it%s", v.Name, assignedOf(v)), v.Assigning == nil || v.Assigning.Problem != ""
+	}, func(ctx context.Context) (control.Volume, error) { return client.Get(ctx, v.Name) })
+	switch {
+	case isInterrupted(cmd.Context(), err):
+		return v, &interruptedError{fmt.Sprintf(`volume %[1]s can be mounted; its files are assigned to it in the background, and its size is not enforced until then.
+'podnas volume show %[1]s' tells how far it is, and 'podnas volume manifests %[1]s' prints its PersistentVolume.`, v.Name)}
+	case err != nil:
+		return v, advise(err)
+	case v.Assigning != nil:
+		return v, fmt.Errorf("volume %[1]s can be mounted, but its files can't be assigned to it, so its size is not enforced: %[2]s\n"+
+			"podnas tries again each minute; correct that, and 'podnas volume show %[1]s' tells how far it is", v.Name, v.Assigning.Problem)
+	case v.Used != nil && v.Used.Bytes > v.Size:
+		return v, &usageError{fmt.Errorf("the files of volume %[1]s take %[2]s, more than its size of %[3]s, so clients can add nothing: "+
+			"raise it with 'podnas volume resize %[1]s SIZE'; 'podnas volume manifests %[1]s' then prints its PersistentVolume",
+			v.Name, volume.FormatSize(v.Used.Bytes), volume.FormatSize(v.Size))}
+	}
+	return v, nil
+}
+
+// assignedOf says how many files of a volume are assigned to it, if that is known.
+func assignedOf(v control.Volume) string {
+	if v.Used == nil {
+		return ""
+	}
+	return fmt.Sprintf(": %s with %s so far", volume.FormatCount(v.Used.Inodes, "file"), volume.FormatSize(v.Used.Bytes))
+}
+
 // copySpeed measures how fast a copy is, from when it is first asked about: an earlier process may have copied
 // some of it.
 type copySpeed struct {

@@ -141,7 +141,7 @@ func newSnapshotCreateCommand(cfg *volumeConfig) *cobra.Command {
 
 // awaitSnapshot waits until a snapshot is complete, and meanwhile says how far it is.
 func awaitSnapshot(cmd *cobra.Command, client *control.Client, taking control.Snapshot) (control.Snapshot, error) {
-	now, err := await(cmd, taking, func(now control.Snapshot) (string, bool) { return takingText(now), now.State != control.SnapshotTaking },
+	now, err := await(cmd, snapshotPoll, taking, func(now control.Snapshot) (string, bool) { return takingText(now), now.State != control.SnapshotTaking },
 		func(ctx context.Context) (control.Snapshot, error) {
 			return client.GetSnapshot(ctx, taking.Volume, taking.Name)
 		})
@@ -151,9 +151,9 @@ func awaitSnapshot(cmd *cobra.Command, client *control.Client, taking control.Sn
 	return now, err
 }
 
-// await asks again until something is done, and meanwhile says how far it is. When the command is interrupted, it returns how
+// await asks again each period until something is done, and meanwhile says how far it is. When the command is interrupted, it returns how
 // far it was, and context.Canceled.
-func await[T any](cmd *cobra.Command, now T, look func(T) (text string, done bool), ask func(context.Context) (T, error)) (T, error) {
+func await[T any](cmd *cobra.Command, period time.Duration, now T, look func(T) (text string, done bool), ask func(context.Context) (T, error)) (T, error) {
 	p := newProgress(cmd.ErrOrStderr())
 	p.last = time.Now() // most is done before there is anything to say
 	defer p.end()
@@ -163,7 +163,7 @@ func await[T any](cmd *cobra.Command, now T, look func(T) (text string, done boo
 			return now, nil
 		}
 		p.say(text)
-		if !sleep(cmd.Context(), snapshotPoll) {
+		if !sleep(cmd.Context(), period) {
 			return now, cmd.Context().Err()
 		}
 		next, err := ask(cmd.Context())

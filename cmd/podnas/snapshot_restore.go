@@ -109,7 +109,7 @@ func awaitRestore(cmd *cobra.Command, client *control.Client, going volume.Resto
 		}
 		return fmt.Sprintf("volume %s: %s of %s restored", now.Volume, volume.FormatCount(now.Files, ""), volume.FormatCount(now.Total, "file")), now.Done
 	}
-	now, err := await(cmd, going, look, func(ctx context.Context) (volume.Restore, error) { return client.GetRestore(ctx, going.Volume) })
+	now, err := await(cmd, snapshotPoll, going, look, func(ctx context.Context) (volume.Restore, error) { return client.GetRestore(ctx, going.Volume) })
 	if isInterrupted(cmd.Context(), err) {
 		err = &interruptedError{fmt.Sprintf("volume %s is being restored in the background; changes by its clients wait for that", now.Volume)}
 	}

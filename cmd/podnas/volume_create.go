@@ -45,7 +45,7 @@ const adoptExamples = `  # Turn an existing folder on the disk into a volume; it
   podnas volume list --all
   podnas volume adopt pvc-3b0c6a52-1c6b-4b5e-a7d6-1f0c8d2e9a10 | kubectl apply -f -`
 
-// copyPoll is the time between two reads of a copy's progress.
+// copyPoll is the time between two reads of the progress of a copy, or of an adoption.
 const copyPoll = time.Second
 
 // parameterFlags returns the flags that are parameters of a StorageClass too,
@@ -114,7 +114,14 @@ func newAdoptCommand(shared *volumeConfig) *cobra.Command {
 
 NAME is a deleted volume that was archived or retained, which is restored unchanged. Or it is a
 directory on podnas's disk that is not a volume: set its --size, and its --path if the directory
-has another name. Files keep their owners, modes and times.`,
+has another name. Files keep their owners, modes and times; where the kernel needs it, links, fifos
+and sockets are made anew.
+
+Where the kernel enforces sizes, each file is assigned to the volume. If there are so many that this takes
+more than 10 seconds, clients can mount the volume meanwhile, and its size is not enforced until this is
+done. The command waits for it; Ctrl-C leaves it to the background. If the files take more than the size, the
+directory is not adopted; where there are many, the volume stays, and clients can add nothing until you
+raise its size.`,
 		Example: adoptExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,6 +131,7 @@ has another name. Files keep their owners, modes and times.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	cfg.addFlags(f)
+	f.BoolVar(&cfg.noWait, "no-wait", false, "don't wait until all of its files are assigned to it")
 	return cmd
 }
 
@@ -185,6 +193,11 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 	}
 	if err != nil {
 		return advise(err)
+	}
+	if v.Assigning != nil && !c.noWait {
+		if v, err = c.awaitAssigned(cmd, client, v); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is ready: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Directory()))
 	manifests, err := client.Manifests(cmd.Context(), name)

@@ -89,7 +89,7 @@ func printVolume(out io.Writer, s shown) error {
 	if v.Used != nil {
 		used = volume.FormatSize(v.Used.Bytes) + ", " + usedFiles(v, "file", " of ")
 		if v.Used.Partial {
-			used += " so far: the server is still counting the files that existed when it started"
+			used += " so far: not all files are counted yet"
 		}
 	}
 	limited := quotaOf(v)
@@ -101,6 +101,12 @@ func printVolume(out io.Writer, s shown) error {
 		clients = strings.Trim(fmt.Sprint(v.Options.Clients), "[]")
 	}
 	state := v.State
+	switch {
+	case v.Assigning != nil && v.Assigning.Problem != "":
+		state += ", but its size is not enforced, because its files can't be assigned to it: " + v.Assigning.Problem
+	case v.Assigning != nil:
+		state += ", but its size is not enforced until its files are assigned to it" + assignedOf(v)
+	}
 	if v.Since != nil {
 		state += fmt.Sprintf(" since %s (%s)", v.Since.Format(time.RFC3339), age(*v.Since))
 	}

@@ -368,6 +368,17 @@ func TestPartialCount(t *testing.T) {
 	if !strings.Contains(table.String(), " 5Mi+ ") || !strings.Contains(one.String(), "5Mi, 7 files so far") {
 		t.Errorf("%s\n%s", &table, &one)
 	}
+	for want, assigning := range map[string]*control.Assigning{
+		"ready, but its size is not enforced until its files are assigned to it: 7 files with 5Mi so far\n": {},
+		"ready, but its size is not enforced, because its files can't be assigned to it: a bad sector\n":    {Problem: "a bad sector"},
+	} {
+		v.Assigning = assigning
+		one.Reset()
+		mustDo(t, printVolume(&one, shown{Volume: v}))
+		if !strings.Contains(one.String(), want) {
+			t.Errorf("%s, want %q", &one, want)
+		}
+	}
 	v.Used.Partial = false
 	if got := usedBytes(v); got != "5Mi" {
 		t.Errorf("all is counted: %q", got)

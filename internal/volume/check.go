@@ -50,10 +50,7 @@ func (s *Store) Check() ([]Finding, error) {
 	}
 	strays = s.withoutRecordLocked(strays)
 	findings = append(findings, s.halfRestoredLocked()...)
-	marked := map[string]error{} // volumes being marked, and errors of that
-	for name, m := range s.markings {
-		marked[name] = m.err
-	}
+	marked := s.markingLocked()
 	s.mu.Unlock()
 	for _, p := range strays {
 		if s.isGone(p) {

@@ -84,10 +84,18 @@ func (s *Store) unarchiveToTrash(r *record) error {
 	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
 }
 
+// adoptAtOnce is how long an Adopt assigns files before it leaves the rest to the background.
+const adoptAtOnce = 10 * time.Second
+
 // Adopt makes a volume from existing files: a retained or archived volume of that
-// name (the latest one), or the directory Spec.Path, if it has no record. The
-// files do not change. For a kept volume only the spec's claim and manifest are
-// used, and its size if that is larger.
+// name (the latest one), or the directory Spec.Path, if it has no record. Files
+// do not change, but see quota.AssignTree. For a kept volume only the spec's claim
+// and manifest are used, and its size if that is larger.
+//
+// If the files of a directory take more than the size, the error is ErrInvalid. But
+// where there are so many that they can't be assigned to the volume's project within
+// adoptAtOnce, the volume is served, and they are assigned in the background (see
+// Marking): if they take more than the size, clients can add nothing until it is raised.
 func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 	if spec.Path == "" {
 		spec.Path = spec.Name
@@ -153,39 +161,60 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 
 // adopt assigns the files of a volume to its project and serves it.
 func (s *Store) adopt(ctx context.Context, r *record) error {
-	if r.Project != 0 && s.quota != nil {
-		dir, err := openDir(s.root, r.Path)
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		files, err := s.quota.AssignTree(ctx, dir, r.Project)
-		if err != nil {
-			return err
-		}
-		s.step("project is assigned")
-		// Only now, because the existing files may exceed it.
-		u, err := s.quota.Usage(r.Project)
-		if err != nil {
-			return err
-		}
-		if u.Bytes > r.Size {
-			return fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(u.Bytes), FormatSize(r.Size))
-		}
-		if err := s.limitInodes(&r.Volume, u.Inodes, s.log.With("volume", r.Name)); err != nil {
-			return err
-		}
-		if err := s.quota.SetLimit(r.Project, r.limit()); err != nil {
-			return err
-		}
-		s.step("limit is set")
-		s.log.Info("volume: files assigned to its project", "volume", r.Name, "files", files, "project", r.Project)
+	marked, err := s.assignAdopted(ctx, r)
+	if err != nil {
+		return err
 	}
 	if err := s.enter(r, ready); err != nil {
 		return err
 	}
+	if !marked {
+		s.startMarking(r.Volume)
+	}
 	s.log.Info("volume: adopted", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size))
 	return nil
+}
+
+// assignAdopted assigns the files of a directory to the project of its new volume, and sets the limit. If there are too many for
+// that, marked is false: then call startMarking when the volume is served.
+func (s *Store) assignAdopted(ctx context.Context, r *record) (marked bool, err error) {
+	if r.Project == 0 || s.quota == nil {
+		return true, nil
+	}
+	dir, err := openDir(s.root, r.Path)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	ctx, cancel := context.WithTimeout(ctx, s.adoptAtOnce)
+	defer cancel()
+	files, err := s.quota.AssignTree(ctx, dir, r.Project)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.step("project is assigned to some files")
+		s.log.Info("volume: adopting a directory of many files, which are assigned to its project in the background; its size is not enforced until then", "volume", r.Name, "project", r.Project)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.step("project is assigned")
+	// Only now, because the existing files may exceed it.
+	u, err := s.quota.Usage(r.Project)
+	if err != nil {
+		return false, err
+	}
+	if u.Bytes > r.Size {
+		return false, fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(u.Bytes), FormatSize(r.Size))
+	}
+	if err := s.limitInodes(&r.Volume, u.Inodes, s.log.With("volume", r.Name)); err != nil {
+		return false, err
+	}
+	if err := s.quota.SetLimit(r.Project, r.limit()); err != nil {
+		return false, err
+	}
+	s.step("limit is set")
+	s.log.Info("volume: files assigned to its project", "volume", r.Name, "files", files, "project", r.Project)
+	return true, nil
 }
 
 // forget undoes the adoption of a directory, which does not change, or the creation of a view.

@@ -11,7 +11,8 @@ import (
 // A disk that was copied file by file (tar, rsync, cp -a) has lost the project of
 // each file: the kernel then silently enforces no size. So Open checks the project
 // of each volume's directory. If it is wrong, the volume is served all the same,
-// and its files are assigned to the project in the background.
+// and its files are assigned to the project in the background. So are those of a
+// directory that is adopted, if they are many.
 //
 // The limit records the progress, also for the next Open. It is removed before the
 // directory is assigned, and set when everything below it is: so a volume without
@@ -25,6 +26,23 @@ type marking struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when marking has stopped
 	err    error         // of the last attempt; guarded by Store.mu
+}
+
+// Marking returns, by name, the volumes whose files are being assigned to their projects, with the error of the last
+// attempt, nil if it goes on. Until that is done their sizes are not enforced.
+func (s *Store) Marking() map[string]error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.markingLocked()
+}
+
+// +checklocks:s.mu
+func (s *Store) markingLocked() map[string]error {
+	marked := make(map[string]error, len(s.markings))
+	for name, m := range s.markings {
+		marked[name] = m.err
+	}
+	return marked
 }
 
 // restoreLimit sets the kernel's limit to the record's, if u shows that it
@@ -100,7 +118,7 @@ func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bo
 		log.Warn("volume: the files of its incomplete copy are not assigned to its project, as after a copy of the disk by tar or rsync; copying it again")
 		return true, s.copyAnew(r)
 	}
-	log.Warn("volume: not all files are assigned to its project, as after a copy of the disk by tar or rsync; assigning them now, and its size is not enforced until then", "project", r.Project)
+	log.Warn("volume: not all files are assigned to its project, as after a copy of the disk by tar or rsync, or when an adoption was not done; assigning them now, and its size is not enforced until then", "project", r.Project)
 	return false, nil
 }
 
@@ -189,6 +207,9 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 	delete(s.markings, v.Name)
 	s.mu.Unlock()
 	s.log.Info("volume: all files are assigned to its project, and its size is enforced", "volume", v.Name, "files", files, "size", FormatSize(v.Size))
+	if u, err := s.quota.Usage(v.Project); err == nil && u.Bytes > v.Size {
+		s.log.Warn("volume: its files take more than its size, so clients can add nothing: raise it, or remove files", "volume", v.Name, "used", FormatSize(u.Bytes), "size", FormatSize(v.Size))
+	}
 	return nil
 }
 

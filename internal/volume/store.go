@@ -166,6 +166,8 @@ type Store struct {
 	background context.Context // of copying, marking and emptying
 	stop       context.CancelFunc
 	working    sync.WaitGroup
+
+	adoptAtOnce time.Duration // a test's is shorter
 }
 
 // Open locks a disk, creates its state directory if it is new, finishes or undoes
@@ -209,6 +211,7 @@ func newStore(cfg Config) (*Store, error) {
 		views:       map[snapshotID][]string{},
 		takings:     map[uint64]*taking{},
 		restorings:  map[uint64]*restoring{},
+		adoptAtOnce: adoptAtOnce,
 		copySlots:   semaphore.NewWeighted(copiesAtOnce),
 		markSlot:    semaphore.NewWeighted(1),
 		projects:    map[uint32]bool{},
@@ -504,7 +507,7 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
-		log.Info("volume: adoption was interrupted, leaving the directory unchanged")
+		log.Info("volume: adoption was interrupted, so its directory belongs to no volume; it can be adopted again")
 		return s.forget(r)
 	case retained:
 		return nil

@@ -16,7 +16,7 @@ func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	return quota.Off, "its size is not enforced: it was created when the kernel could not, and has no project"
 }
 
-// Usage returns a volume's usage; zero, if nothing counts it.
+// Usage returns a volume's usage; zero, if nothing counts it, or its files are still being assigned to its project.
 func (s *Store) Usage(name string) (quota.Usage, error) {
 	v, err := s.Get(name)
 	switch {
@@ -32,18 +32,22 @@ func (s *Store) Usage(name string) (quota.Usage, error) {
 }
 
 // Usages returns the usage, by name, of those of the volumes that are counted. It reads the kernel's
-// quota records once, or nothing from the disk if the server counts.
+// quota records once, or nothing from the disk if the server counts. That of a volume whose files are still being
+// assigned to its project is partial.
 func (s *Store) Usages(volumes []Volume) (map[string]quota.Usage, error) {
 	projects, err := s.projectUsages()
 	if err != nil {
 		return nil, err
 	}
-	usages := make(map[string]quota.Usage, len(volumes))
+	usages, marking := make(map[string]quota.Usage, len(volumes)), s.Marking()
 	for _, v := range volumes {
 		var u quota.Usage
 		switch {
 		case s.quota != nil && v.Project != 0:
 			u = v.known(projects[v.Project])
+			if _, ok := marking[v.Name]; ok && u.Limit.Bytes == 0 {
+				u.Limit, u.Partial = v.limit(), true
+			}
 		case s.counter != nil:
 			u = s.counter.Usage(v)
 		}

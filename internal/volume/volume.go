@@ -26,6 +26,8 @@
 //	a copy:  record "creating" -> directory, project, limit -> record "copying" -> answer
 //	         -> (in the background) files copied -> limit of inodes -> record "ready" -> export
 //	Adopt:   record "adopting" -> project, limits -> record "ready" -> export
+//	of very many files: record "adopting" -> record "ready" -> export -> answer
+//	         -> (in the background) project -> limit (mark.go)
 //	Resize:  record with the new size -> limits
 //	Delete:  unexport -> record moved to trash/ -> directory moved to trash/ -> answer
 //	         -> (in the background) files removed, limit cleared, record removed

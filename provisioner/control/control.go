@@ -42,6 +42,8 @@ type Volume struct {
 	Used *quota.Usage `json:"used,omitempty"`
 	// Quota is set if clients can mount the volume, and write to it.
 	Quota *Quota `json:"quota,omitempty"`
+	// Assigning is set while the files of the volume are being assigned to its project: until then its size is not enforced.
+	Assigning *Assigning `json:"assigning,omitempty"`
 	// StorageClass is the one that its PersistentVolume has.
 	StorageClass string `json:"storageClass,omitempty"`
 	// Snapshots is how many snapshots it has.
@@ -68,6 +70,12 @@ type Scheduled struct {
 type Quota struct {
 	By     quota.Mode `json:"by"` // kernel, server or off
 	Reason string     `json:"reason"`
+}
+
+// Assigning says how the files of a volume are being assigned to its project; Used has how many are.
+type Assigning struct {
+	// Problem is why the last attempt failed, if it did. There is another one each minute.
+	Problem string `json:"problem,omitempty"`
 }
 
 type resizeRequest struct {

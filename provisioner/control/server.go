@@ -30,7 +30,7 @@ const (
 	// requestMax limits a request's body, in bytes.
 	requestMax = 64 << 10
 	// requestTimeout is how long a request may wait for a volume that is in use by
-	// another operation. Requests do not wait for copies.
+	// another operation. Requests do not wait for copies, nor for a directory of many files to be adopted.
 	requestTimeout = time.Minute
 	// stopTimeout is how long current requests may take when podnas ends.
 	stopTimeout = 5 * time.Second
@@ -185,9 +185,9 @@ func (s *Server) listVolumes(r *http.Request) ([]Volume, error) {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
-	found, clients := s.compared(), s.volumeClients()
+	found, clients, marking := s.compared(), s.volumeClients(), s.store().Marking()
 	for _, v := range s.store().Served() {
-		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name], clients))
+		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name], clients, marking))
 	}
 	for _, u := range s.store().Unserved() {
 		volumes = append(volumes, unservedVolume(u))
@@ -247,7 +247,7 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of a volume", "volume", v.Name, "err", err)
 	}
-	return s.served(v, usages[v.Name], s.compared()[v.Name], s.volumeClients())
+	return s.served(v, usages[v.Name], s.compared()[v.Name], s.volumeClients(), s.store().Marking())
 }
 
 func (s *Server) volumeClients() map[uint64]int {
@@ -269,7 +269,7 @@ func (s *Server) compared() map[string]volume.Finding {
 }
 
 // served describes a volume that clients can mount, with its usage if known.
-func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding, clients map[uint64]int) Volume {
+func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding, clients map[uint64]int, marking map[string]error) Volume {
 	d := newVolume(v, volume.Ready)
 	d.Problem, d.Fix = f.Problem, f.Fix
 	if !v.View { // in which nothing can be written
@@ -278,6 +278,12 @@ func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding, client
 	}
 	if u.Limit.Bytes > 0 {
 		d.Used = &u
+	}
+	if err, ok := marking[v.Name]; ok {
+		d.Assigning = &Assigning{}
+		if err != nil {
+			d.Assigning.Problem = err.Error()
+		}
 	}
 	if n, ok := clients[v.ID]; ok {
 		d.Clients = &n
