@@ -14,7 +14,8 @@ import (
 )
 
 // workName is a directory in the root of a tree while AssignTree is at it, for
-// what it makes anew. One that is left from before is emptied and used again.
+// what it makes anew. One that is left from before is emptied and used again. If
+// somebody puts something into it meanwhile, it stays.
 const workName = ".podnas-adopting-41c97b"
 
 // AssignTree assigns a directory and everything below it to a project, and returns

@@ -122,7 +122,7 @@ func (s *Store) checkSnapshot(r *snapshotRecord, file string) error {
 		return fmt.Errorf("record %s: it is of the disk %s, and this one is %s", file, r.Disk, s.instance.Identity)
 	case r.Created.IsZero() || r.Size <= 0 || r.Files < 0 || r.Bytes < 0 || r.Reserve < 0:
 		return fmt.Errorf("record %s: it is of %s, with a size of %d, %d files, and %d bytes", file, r.Created, r.Size, r.Files, r.Bytes)
-	case len(r.Volume) > 253 || !validName.MatchString(r.Volume):
+	case len(r.Volume) > nameMax || !validName.MatchString(r.Volume):
 		return fmt.Errorf("record %s: %w: the name %q of its volume", file, ErrInvalid, r.Volume)
 	}
 	return nil

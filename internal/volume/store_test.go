@@ -156,6 +156,7 @@ func TestCreateRefused(t *testing.T) {
 		{"UPPER", 1, ErrInvalid},
 		{"nul\x00", 1, ErrInvalid},
 		{"line\n", 1, ErrInvalid},
+		{strings.Repeat("a", 251), 1, ErrInvalid}, // its record's name has 256 bytes
 		{strings.Repeat("a", 254), 1, ErrInvalid},
 		{"zero", 0, ErrInvalid},
 		{"negative", -1, ErrInvalid},
@@ -422,4 +423,17 @@ func TestFormatNames(t *testing.T) {
 	if names[5] != "f" {
 		t.Errorf("it has changed the names: %q", names)
 	}
+}
+
+// The longest name is one that a file system still takes for the record; of a longer one the text says what is wrong.
+func TestLongestName(t *testing.T) {
+	root := t.TempDir()
+	s, _ := open(t, root)
+	defer func() { mustDo(t, s.Close()) }()
+	name := strings.Repeat("n", 250)
+	mustCreate(t, s, name)
+	if _, err := s.Create(t.Context(), Spec{Name: name + "n", Size: 1 << 20}); err == nil || !strings.Contains(err.Error(), "has 251 bytes, and the maximum is 250") {
+		t.Errorf("of 251 bytes: %v", err)
+	}
+	mustDo(t, s.Delete(t.Context(), name))
 }

@@ -271,8 +271,14 @@ func FormatNames(names []string) string {
 // component and never the state directory.
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
+// nameMax limits a volume's name: file systems have at most 255 bytes for that of its record.
+const nameMax = 255 - len(".json")
+
 func (s *Spec) validate() error {
-	if len(s.Name) > 253 || !validName.MatchString(s.Name) {
+	if len(s.Name) > nameMax {
+		return fmt.Errorf("%w: the name %q has %d bytes, and the maximum is %d", ErrInvalid, s.Name, len(s.Name), nameMax)
+	}
+	if !validName.MatchString(s.Name) {
 		return fmt.Errorf("%w: the name %q is not a DNS subdomain (lower case letters, digits, '-' and '.')", ErrInvalid, s.Name)
 	}
 	if s.Size <= 0 {
