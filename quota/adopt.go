@@ -15,7 +15,7 @@ import (
 
 // workName is a directory in the root of a tree while AssignTree is at it, for
 // what it makes anew. One that is left from before is emptied and used again. If
-// somebody puts something into it meanwhile, it stays.
+// somebody puts something into it meanwhile, it stays, as a directory like others.
 const workName = ".podnas-adopting-41c97b"
 
 // AssignTree assigns a directory and everything below it to a project, and returns
@@ -46,18 +46,22 @@ func (p *Projects) AssignTree(ctx context.Context, dir *os.File, id uint32) (fil
 	if err := a.begin(ctx, dir); err != nil {
 		return 0, fmt.Errorf("create a work directory: %w", err)
 	}
-	for a.changed = true; a.changed && err == nil; {
-		a.changed, a.files = false, 0
-		err = a.pass(ctx, dir)
-	}
+	err = a.passes(ctx, dir)
 	// Also where the walk was cut short: nothing of podnas's may stay there.
-	return a.files, errors.Join(err, a.end(dir))
+	if endErr := a.end(dir); errors.Is(endErr, unix.ENOTEMPTY) && err == nil {
+		a.shared = true
+		err = a.passes(ctx, dir)
+	} else if !errors.Is(endErr, unix.ENOTEMPTY) {
+		err = errors.Join(err, endErr)
+	}
+	return a.files, errors.Join(err, a.work.Close())
 }
 
 // adoption is one AssignTree.
 type adoption struct {
-	id   uint32
-	work *os.File
+	id     uint32
+	work   *os.File
+	shared bool // work is not empty, and is walked like other directories
 	// Of this pass:
 	files   int
 	changed bool // something was not under the project
@@ -86,12 +90,25 @@ func (a *adoption) begin(ctx context.Context, root *os.File) error {
 	return errors.Join(err, markErr)
 }
 
+// end removes the work directory. Its error is ENOTEMPTY if somebody has put something into it.
 func (a *adoption) end(root *os.File) error {
 	before, err := timesOf(root)
 	if err != nil {
-		return errors.Join(err, a.work.Close())
+		return err
 	}
-	return errors.Join(a.work.Close(), unix.Unlinkat(int(root.Fd()), workName, unix.AT_REMOVEDIR), setTimes(root, before))
+	if err := unix.Unlinkat(int(root.Fd()), workName, unix.AT_REMOVEDIR); err != nil {
+		return err
+	}
+	return setTimes(root, before)
+}
+
+// passes goes through the tree until nothing is left to assign.
+func (a *adoption) passes(ctx context.Context, root *os.File) (err error) {
+	for a.changed = true; a.changed && err == nil; {
+		a.changed, a.files = false, 0
+		err = a.pass(ctx, root)
+	}
+	return err
 }
 
 // pass goes through the tree once.
@@ -108,7 +125,7 @@ func (a *adoption) pass(ctx context.Context, root *os.File) error {
 	}
 	err := tree.Walk(ctx, root, enter, func(e *tree.Entry) error {
 		if e.Type() == unix.S_IFDIR {
-			if e.Path() == workName {
+			if e.Path() == workName && !a.shared {
 				return fs.SkipDir
 			}
 			return nil

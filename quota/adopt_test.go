@@ -161,6 +161,48 @@ func testAssignTreeOfMoved(t *testing.T, disk string) {
 	checkProject(t, root, id)
 }
 
+// What somebody puts into the work directory meanwhile is assigned too, and keeps nothing from its end.
+func TestAssignTreeWithSharedWork(t *testing.T) { onDisks(t, testAssignTreeWithSharedWork) }
+
+func testAssignTreeWithSharedWork(t *testing.T, disk string) {
+	p, err := Open(disk)
+	must(t, err)
+	defer p.Close()
+	const id = 4_000_000_400
+	root, err := os.MkdirTemp(disk, "shared")
+	must(t, err)
+	defer os.RemoveAll(root)
+	nodes := makeTree(t, root)
+	theirs := filepath.Join(root, workName, "theirs")
+	ctx := stepping{t.Context(), func() {
+		if _, err := os.Lstat(filepath.Dir(theirs)); err == nil {
+			must(t, os.MkdirAll(theirs, 0o755), os.WriteFile(filepath.Join(theirs, "file"), []byte("content"), 0o644))
+		}
+		// Assigned as a directory, while what is in it need not be.
+		if dir, err := os.Open(filepath.Join(root, "dir1")); err == nil {
+			is, err := assigned(dir, id)
+			must(t, err, dir.Close())
+			if is {
+				must(t, os.Rename(dir.Name(), filepath.Join(theirs, "dir1")))
+			}
+		}
+	}}
+	dir, err := os.Open(root)
+	must(t, err)
+	defer dir.Close()
+	files, err := p.AssignTree(ctx, dir, id)
+	if data, readErr := os.ReadFile(filepath.Join(theirs, "dir1/below/file")); err != nil || readErr != nil || string(data) != "content" {
+		t.Errorf("%d files, %v; %q, %v", files, err, data, readErr)
+	}
+	checkProject(t, root, id)
+	for _, name := range nodes {
+		if name, ok := strings.CutPrefix(name, "dir1/"); ok {
+			from, to := filepath.Join(theirs, "dir1", name), filepath.Join(root, filepath.Base(name)+" moved")
+			must(t, os.Rename(from, to), os.Rename(to, from))
+		}
+	}
+}
+
 // stepping is a context that does something each time it is asked.
 type stepping struct {
 	context.Context
