@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -96,4 +98,39 @@ func plain(object any) (map[string]any, error) {
 		delete(metadata, "creationTimestamp")
 	}
 	return fields, nil
+}
+
+// printed is where a command prints. It remembers the first write that failed, as few look at what a print returns: who
+// reads a file must not take a part of the answer, or nothing, for all of it.
+type printed struct {
+	to io.Writer
+
+	mu sync.Mutex
+	// +checklocks:mu
+	err error
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	return n, err
+}
+
+func (p *printed) failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// fileOf returns the file behind a stream, nil if there is none.
+func fileOf(stream any) *os.File {
+	if p, ok := stream.(*printed); ok {
+		stream = p.to
+	}
+	f, _ := stream.(*os.File)
+	return f
 }

@@ -58,6 +58,8 @@ func group(cmd *cobra.Command) *cobra.Command {
 // a command line that means nothing, gets the checks of podnas's own; it keeps the writer that the root
 // has when it is made.
 func execute(ctx context.Context, root *cobra.Command) error {
+	out := &printed{to: root.OutOrStdout()}
+	root.SetOut(out)
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil && cmd != root {
 		group(cmd)
@@ -65,7 +67,11 @@ func execute(ctx context.Context, root *cobra.Command) error {
 			shell.Args = exactly()
 		}
 	}
-	return orInterrupted(ctx, root.ExecuteContext(ctx))
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil && cmd.Name() != "serve" { // which has ended as it should, whoever reads what it said
+		err = out.failed()
+	}
+	return orInterrupted(ctx, err)
 }
 
 // noCommand says that a command has no such subcommand, and which ones are near.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -149,8 +148,8 @@ func age(t time.Time) string { return duration.HumanDuration(time.Since(t)) }
 
 // isTerminal reports whether a person reads or writes there.
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := fileOf(stream)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
 // screen tells the size of a terminal, or zeros if that is unknown.
@@ -158,8 +157,8 @@ type screen func() (width, height int)
 
 // screenOf returns the screen of a stream, nil if that is no terminal.
 func screenOf(stream any) screen {
-	f, ok := stream.(*os.File)
-	if !ok || !isTerminal(f) {
+	f := fileOf(stream)
+	if f == nil || !isTerminal(f) {
 		return nil
 	}
 	return func() (width, height int) {
