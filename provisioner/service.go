@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,9 @@ import (
 // burst of claims checks once.
 const serviceCheckInterval = 10 * time.Second
 
+// serviceCheckTimeout limits a check: an API server may take a call and not answer it.
+const serviceCheckTimeout = 10 * time.Second
+
 // ServiceEndpoint is the pod's own Service. Volumes point at its ClusterIP,
 // which stays when the pod is replaced. The Service must have this pod as a ready
 // endpoint, and a port that leads to the pod's NFS port.
@@ -30,6 +34,8 @@ type ServiceEndpoint struct {
 	PodIP     string // of this pod; if it has several, separated by commas
 	Port      uint16 // this pod's NFS port
 
+	checks singleflight.Group
+
 	mu sync.Mutex
 	// +checklocks:mu
 	checked time.Time // time of the last successful check
@@ -38,19 +44,50 @@ type ServiceEndpoint struct {
 }
 
 // Address checks that the Service leads to this pod, and returns its address. The
-// error says what is wrong with the Service.
+// error says what is wrong with the Service. Calls that come during a check wait for its result,
+// as long as their contexts allow.
 func (e *ServiceEndpoint) Address(ctx context.Context) (Address, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Since(e.checked) < serviceCheckInterval {
-		return e.address, nil
+	if address, ok := e.cached(); ok {
+		return address, nil
 	}
-	address, err := e.check(ctx)
+	result := e.checks.DoChan("", func() (any, error) { return nil, e.renew(context.WithoutCancel(ctx)) })
+	var err error
+	select {
+	case r := <-result:
+		err = r.Err
+	case <-ctx.Done():
+		err = fmt.Errorf("check Service %s/%s: %w", e.Namespace, e.Name, ctx.Err())
+	}
 	if err != nil {
 		return Address{}, fmt.Errorf("volumes can't be reached, so none is created: %w", err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.address, nil
+}
+
+// cached returns the address if it was checked a moment ago.
+func (e *ServiceEndpoint) cached() (Address, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.address, time.Since(e.checked) < serviceCheckInterval
+}
+
+// renew checks the Service.
+func (e *ServiceEndpoint) renew(ctx context.Context) error {
+	if _, ok := e.cached(); ok { // another call was faster
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, serviceCheckTimeout)
+	defer cancel()
+	address, err := e.check(ctx)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.checked, e.address = time.Now(), address
-	return address, nil
+	return nil
 }
 
 func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {

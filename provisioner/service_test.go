@@ -1,14 +1,19 @@
 package provisioner
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -98,5 +103,40 @@ func TestServiceEndpointAsksRarely(t *testing.T) {
 	}
 	if calls := len(client.Actions()); calls > 4 { // get; create; get, list
 		t.Errorf("%d calls to the API server", calls)
+	}
+}
+
+// An API server that does not answer keeps nobody longer than their context allows, and a burst of calls asks it once.
+func TestServiceEndpointHangs(t *testing.T) {
+	service, slice := rightService()
+	client := fake.NewClientset(service, slice)
+	hang, asked := make(chan struct{}), make(chan struct{}, 10)
+	client.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked <- struct{}{}
+		<-hang
+		return false, nil, nil
+	})
+	e := &ServiceEndpoint{Client: client, Namespace: "podnas", Name: "podnas", PodIP: "10.1.0.5", Port: 20490}
+	answers := make(chan error, 5)
+	for range cap(answers) {
+		go func() {
+			_, err := e.Address(t.Context())
+			answers <- err
+		}()
+	}
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := e.Address(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a context that ends: %v", err)
+	}
+	close(hang)
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(asked); n != 0 {
+		t.Errorf("the API server was asked %d times more", n)
 	}
 }
