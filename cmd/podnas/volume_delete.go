@@ -21,8 +21,8 @@ background, moved to the archive, or kept in their directory, as set by the volu
 
 A volume's snapshots are kept: 'podnas snapshot delete' deletes them.
 
-For a volume that belongs to a claim, delete the claim instead. Deleting a volume that is being
-copied cancels the copy.
+For a volume that belongs to a claim, delete the claim instead. Deleting a copy that is not
+complete cancels it; its source can't be deleted until then.
 
 --kept removes the files of a volume that was deleted before, and archived or retained.
 ` + severalHelp

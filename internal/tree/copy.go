@@ -43,7 +43,7 @@ type Copy struct {
 // It copies owners, modes, times, ACLs, the extended attributes user, trusted and
 // security.capability, holes, hard links, symbolic links, fifos, sockets and
 // devices. It does not copy files on other mounts, attributes of chattr(1),
-// project ids, and security labels. For an ordinary user it omits the owner and
+// project ids, security labels, and an entry of from that is named hubName. For an ordinary user it omits the owner and
 // root's extended attributes, and a device is an error.
 //
 // from may be in use. A file that vanishes is passed over. A file that changes
