@@ -101,8 +101,12 @@ func (a *appliance) get(path string) string {
 func (a *appliance) health() string {
 	_, page, _ := strings.Cut(a.get("/"), `id="health"`)
 	health, _, _ := strings.Cut(page, "</section>")
-	return html.UnescapeString(health)
+	health = copied.ReplaceAllString(health, "'$1'")
+	return html.UnescapeString(strings.ReplaceAll(health, " --root="+a.root+"'", "'"))
 }
+
+// copied is a command with its button, which commands have in quotes elsewhere.
+var copied = regexp.MustCompile(`<code id="fix-[^"]*">([^<]*)</code> <button [^>]*>Copy</button>`)
 
 // findings are what the metrics count of them.
 func (a *appliance) findings() string {
