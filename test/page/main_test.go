@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -215,10 +217,20 @@ func chromium(t *testing.T, args ...string) (dom, console string) {
 	binary := chromiumPath(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append(chromiumFlags(t), append(args, "--enable-logging=stderr")...)...)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	run := func() error {
+		out.Reset()
+		errs.Reset()
+		cmd := exec.CommandContext(ctx, binary, append(chromiumFlags(t), append(args, "--enable-logging=stderr")...)...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		return cmd.Run()
+	}
+	err := run()
+	if hasCrashed(err) {
+		t.Logf("%s: %v: started again", binary, err)
+		err = run()
+	}
+	if err != nil {
 		t.Fatalf("%s: %v\n%s", binary, err, &errs)
 	}
 	for line := range strings.Lines(errs.String()) {
@@ -227,6 +239,16 @@ func chromium(t *testing.T, args ...string) (dom, console string) {
 		}
 	}
 	return out.String(), console
+}
+
+// hasCrashed reports whether a program has died of a fault of its own: Chromium does, once in some hundred starts.
+func hasCrashed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGSEGV
 }
 
 func chromiumPath(t *testing.T) string {
