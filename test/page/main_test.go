@@ -241,7 +241,7 @@ func chromium(t *testing.T, args ...string) (dom, console string) {
 	return out.String(), console
 }
 
-// hasCrashed reports whether a program has died of a fault of its own: Chromium does, once in some hundred starts.
+// hasCrashed reports whether a program has died of a fault of its own, as Chromium sometimes does.
 func hasCrashed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
