@@ -314,6 +314,7 @@ func TestFindings(t *testing.T) {
 		}, "disk", "disk", doctor.Failed, "can't be written to"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			a := newAppliance(t)
 			a.well()
 			mend := tt.hurt(a)

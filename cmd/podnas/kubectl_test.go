@@ -27,6 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // apiServer is an API server with one podnas, whose pod's commands run in this process.
@@ -338,7 +340,13 @@ func TestPluginMayOnlyCreate(t *testing.T) {
 	if _, stderr, err := plugin(t.Context(), "volume", "list"); err != nil || !strings.Contains(stderr, "there are no volumes on "+root) {
 		t.Errorf("%v, printed %q", err, stderr)
 	}
-	s.drops = true
+}
+
+// A connection that is lost is no want of rights.
+func TestPluginLosesConnection(t *testing.T) {
+	testdisk.OnlyCI(t)
+	s := &apiServer{noGet: true, drops: true}
+	inCluster(t, s)
 	_, _, err := plugin(t.Context(), "volume", "list")
 	if err == nil || strings.Contains(err.Error(), "no right") || !strings.Contains(err.Error(), "run 'podnas volume list --' in pod storage/team-podnas-0") {
 		t.Errorf("a lost connection: %v", err)

@@ -14,6 +14,7 @@ import (
 
 // Snapshots come and go by commands while clients of all versions look at .snapshots.
 func TestShownSnapshots(t *testing.T) {
+	testdisk.OnlyCI(t)
 	overNFS(t, testdisk.Sharing, shownOverNFS)
 }
 
