@@ -10,15 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// liveHeap is how many bytes are in use, after garbage is gone.
-func liveHeap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
+	"github.com/podnas/podnas/test/leaks"
+)
 
 // A copy holds at most half a KiB of each directory that it is in: docs/limits.md says so. It does not hold their extended
 // attributes.
@@ -38,10 +32,10 @@ func TestCopyDeepAttributes(t *testing.T) {
 	j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
-	before, held := liveHeap(), 0
+	before, held := leaks.LiveHeap(), 0
 	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
 		if e.Name == "bottom" {
-			held = liveHeap() - before
+			held = leaks.LiveHeap() - before
 		}
 		return j.entry(e)
 	}}
@@ -100,10 +94,10 @@ func TestCopyManyLinks(t *testing.T) {
 	j := job{Copy: &Copy{}, ctx: t.Context(), linked: Inodes{}}
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
-	before, held, n := liveHeap(), 0, 0
+	before, held, n := leaks.LiveHeap(), 0, 0
 	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
 		if n++; n == 2*files {
-			held = liveHeap() - before
+			held = leaks.LiveHeap() - before
 		}
 		return j.entry(e)
 	}}

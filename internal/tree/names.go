@@ -32,20 +32,24 @@ func (b *below) next() string {
 // direntsAtOnce is how many bytes of a directory are read at a time: some 200 names.
 const direntsAtOnce = 8 << 10
 
-// dirent is struct linux_dirent64, getdents64(2).
-type dirent struct {
-	name string
-	next int64 // the offset after it
-	size int
+// Dirent is struct linux_dirent64, getdents64(2).
+type Dirent struct {
+	Ino  uint64
+	Next int64 // the offset after it
+	Size int
+	Kind byte
+	Name []byte
 }
 
-// firstDirent returns the first entry in what getdents64(2) has read.
-func firstDirent(b []byte) dirent {
-	const nextAt, sizeAt, nameAt = 8, 16, 19
-	d := dirent{next: int64(binary.NativeEndian.Uint64(b[nextAt:])), size: int(binary.NativeEndian.Uint16(b[sizeAt:]))}
-	name, _, _ := bytes.Cut(b[nameAt:d.size], []byte{0})
-	d.name = string(name)
-	return d
+// DirentIn returns the first entry in what getdents64(2) has read.
+func DirentIn(b []byte) Dirent {
+	const nextAt, sizeAt, kindAt, nameAt = 8, 16, 18, 19
+	e := Dirent{
+		Ino: binary.NativeEndian.Uint64(b), Next: int64(binary.NativeEndian.Uint64(b[nextAt:])),
+		Size: int(binary.NativeEndian.Uint16(b[sizeAt:])), Kind: b[kindAt],
+	}
+	e.Name, _, _ = bytes.Cut(b[nameAt:e.Size], []byte{0})
+	return e
 }
 
 // getdents reads entries of a directory. A directory that was removed has none.

@@ -162,21 +162,22 @@ func (w *Walker) read() error {
 // are to be entered.
 func (w *Walker) readBatch(at *step, dirents []byte, most int) (names int, full bool, err error) {
 	for len(dirents) > 0 && !full {
-		d := firstDirent(dirents)
-		dirents = dirents[d.size:]
+		d := DirentIn(dirents)
+		dirents = dirents[d.Size:]
 		// Names with one hash have one offset on ext4. To read on from there would return them again.
-		goesOn := d.next != at.offset
-		at.offset = d.next
-		if d.name == "." || d.name == ".." {
+		goesOn := d.Next != at.offset
+		at.offset = d.Next
+		name := string(d.Name)
+		if name == "." || name == ".." {
 			continue
 		}
 		names++
-		enter, err := w.Name(w.at.dir, d.name)
+		enter, err := w.Name(w.at.dir, name)
 		if err != nil {
 			return names, false, err
 		}
 		if enter {
-			at.below.add(d.name)
+			at.below.add(name)
 		}
 		full = goesOn && len(at.below) > max(most, 0)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/test/leaks"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -84,11 +85,11 @@ func TestWalkWideMemory(t *testing.T) {
 		root := tempDir(t)
 		makeWide(t, root, dirs)
 		at := open(t, root)
-		before, held := liveHeap(), 0
+		before, held := leaks.LiveHeap(), 0
 		w := Walker{Name: isDir}
 		w.Enter = func(string, *os.File, *unix.Statx_t) error {
 			if w.Depth() == 2 && held == 0 {
-				held = liveHeap() - before
+				held = leaks.LiveHeap() - before
 			}
 			return nil
 		}

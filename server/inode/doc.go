@@ -63,8 +63,8 @@
 //  4. the last name of a file that is held: inode.lastName
 //  5. what space.Account reserves
 //  6. modes.mu, over the system calls that widen a mode and narrow it again
-//  7. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
-//     fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
+//  7. one of changes, over the system calls that look at a file, so that attributes and change attribute go together
+//  8. a shard of the table, for some lines. Then those of space, locate and durable.
 //
 // Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.
 package inode

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/disk"
 )
 
@@ -380,7 +381,7 @@ func (x *Index) addNames(dir int, in *branch, buf []byte, most int) error {
 			return err
 		}
 		for b := buf[:n]; len(b) > 0; {
-			e := disk.DirentIn(b)
+			e := tree.DirentIn(b)
 			b = b[e.Size:]
 			// Names with one hash have one offset on ext4. To read on from there would return them again.
 			goesOn := e.Next != in.offset
@@ -489,7 +490,7 @@ func (x *Index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found b
 			break
 		}
 		for b := buf[:n]; len(b) > 0 && !found; {
-			e := disk.DirentIn(b)
+			e := tree.DirentIn(b)
 			b = b[e.Size:]
 			if e.Ino != ino && x.volume.FS.Dirents || !disk.ValidName(e.Name) {
 				continue

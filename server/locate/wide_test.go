@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/test/leaks"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -61,13 +61,6 @@ func longName(word string, i int) string {
 // wide is how many directories of such names are more than a walk holds.
 const wide = 1500
 
-func liveHeap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
-
 // Of a directory with twice as many directories as another a walk holds as much.
 func TestWalkOfWideDirectory(t *testing.T) {
 	for _, dirs := range []int{wide, 2 * wide} {
@@ -78,13 +71,13 @@ func TestWalkOfWideDirectory(t *testing.T) {
 		before, most, asked := 0, 0, 0
 		calls := &watched{asked: func() {
 			if asked++; asked%100 == 2 {
-				most = max(most, liveHeap()-before)
+				most = max(most, leaks.LiveHeap()-before)
 			}
 		}}
 		v := indexed(t, dir, 1, calls)
 		x := v.Index()
 		x.WalkOnce() // the index has as many names as it may have
-		asked, most, before = 0, 0, liveHeap()
+		asked, most, before = 0, 0, leaks.LiveHeap()
 		x.WalkOnce()
 		if asked < dirs {
 			t.Errorf("%d directories were walked, there are %d", asked, dirs)

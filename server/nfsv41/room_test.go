@@ -7,12 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/leaks"
 )
 
 // largeFile is a file of 1 MiB, which clients on several connections read.
@@ -124,12 +124,7 @@ func TestUnreadReplies(t *testing.T) {
 }
 
 // heap is how much memory is in use, in MiB.
-func heap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc >> 20)
-}
+func heap() int { return leaks.LiveHeap() >> 20 }
 
 // begins makes a call and reads no more of its reply than the status.
 func (c *caller) begins(made call) nfs4.Status {

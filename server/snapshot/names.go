@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/server/disk"
 )
 
@@ -49,7 +50,7 @@ func writeNames(to io.Writer, id *disk.FileID, dir int) error {
 			return w.Flush()
 		}
 		for left := buf[:n]; len(left) > 0; {
-			e := disk.DirentIn(left)
+			e := tree.DirentIn(left)
 			left = left[e.Size:]
 			if !disk.ValidName(e.Name) {
 				continue // "." and ".."

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/test/leaks"
 )
 
 // linux are the channels that a Linux node asks for.
@@ -24,7 +25,7 @@ func TestHonestCluster(t *testing.T) {
 	} {
 		for _, nat := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d nodes, %d sessions, nat %t", tt.nodes, tt.sessions, nat), func(t *testing.T) {
-				before := heapBytes()
+				before := leaks.LiveHeap()
 				w := newWorld(t, served).unlogged()
 				slots := map[uint32]int{}
 				least := linux.fore.MaxSlots
@@ -64,7 +65,7 @@ func TestHonestCluster(t *testing.T) {
 					come(i, 1)
 				}
 				t.Logf("%d sessions have 64 slots, the last ones %d; %.1f MiB, and up to %.1f MiB for replies", slots[64], least,
-					float64(heapBytes()-before)/(1<<20), float64(w.Counts().ReplyBytes)/(1<<20))
+					float64(leaks.LiveHeap()-before)/(1<<20), float64(w.Counts().ReplyBytes)/(1<<20))
 				for i := 0; i < tt.nodes; i += 50 {
 					come(i, 2) // it has started again
 				}

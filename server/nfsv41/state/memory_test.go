@@ -6,15 +6,8 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/test/leaks"
 )
-
-func heapBytes() int {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
 
 // What clients can make the server remember has its price: docs tell these figures.
 func TestMemory(t *testing.T) {
@@ -29,11 +22,11 @@ func TestMemory(t *testing.T) {
 		return k
 	}
 	each := func(what string, limit int, add func(i int)) {
-		before := heapBytes()
+		before := leaks.LiveHeap()
 		for i := range n {
 			add(i)
 		}
-		got := (heapBytes() - before) / n
+		got := (leaks.LiveHeap() - before) / n
 		t.Logf("%s: %d bytes", what, got)
 		if got >= limit {
 			t.Errorf("%s has %d bytes, want less than %d", what, got, limit)
@@ -56,7 +49,7 @@ func TestMemory(t *testing.T) {
 	w.want(e, state.OK)
 	lock, _, e := other.lock(id, "l", 2, true, 0, 1)
 	w.want(e, state.OK)
-	before := heapBytes()
+	before := leaks.LiveHeap()
 	ranges := w.LimitsOf().Ranges - 1
 	for i := range ranges {
 		_, _, e := w.Lock(other.c, state.LockArgs{
@@ -64,19 +57,19 @@ func TestMemory(t *testing.T) {
 		})
 		w.want(e, state.OK)
 	}
-	got := (heapBytes() - before) / ranges
+	got := (leaks.LiveHeap() - before) / ranges
 	t.Logf("another range of an owner: %d bytes", got)
 	if got >= 200 {
 		t.Errorf("another range of an owner has %d bytes", got)
 	}
 	w.want(w.Evict(c.c.ID()), state.OK)
 	w.want(w.Evict(other.c.ID()), state.OK)
-	before = heapBytes()
+	before = leaks.LiveHeap()
 	const clients = 2000
 	for i := range clients {
 		w.ready(fmt.Sprintf("Linux NFSv4.1 node%d", i), 1)
 	}
-	t.Logf("a client with a session of 4 slots: %d bytes", (heapBytes()-before)/clients)
+	t.Logf("a client with a session of 4 slots: %d bytes", (leaks.LiveHeap()-before)/clients)
 	runtime.KeepAlive(w)
 }
 
