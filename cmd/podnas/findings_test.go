@@ -2,16 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,38 +23,37 @@ import (
 	"github.com/podnas/podnas/test/testdisk"
 )
 
-// appliance is a podnas on a folder, in this process, that can be stopped and started.
+// appliance is a process of podnas on a folder, that can be stopped and started. It is not the
+// test's process: client-go logs through one logger there, and tests have several podnas at once.
 type appliance struct {
-	t                       *testing.T
-	root, claims, http, nfs string
-	stop                    func()
+	t                                *testing.T
+	program, root, claims, http, nfs string
+	stop                             func()
 }
 
 func newAppliance(t *testing.T) *appliance {
-	a := &appliance{t: t, root: t.TempDir(), claims: t.TempDir(), http: freeAddress(t), nfs: freeAddress(t)}
-	a.start()
+	program, err := builtPodnas()
+	mustDo(t, err)
+	a := &appliance{t: t, program: program, root: t.TempDir(), claims: t.TempDir(), http: freeAddress(t), nfs: freeAddress(t)}
 	t.Cleanup(func() { a.stop() })
+	a.start()
 	return a
 }
 
 func (a *appliance) start(flags ...string) {
 	a.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		_, log, err := podnas(ctx, append([]string{
-			"serve", "--standalone", "--root=" + a.root, "--claims=" + a.claims, "--quota=server", "--claim-grace=1h",
-			"--listen=" + a.nfs, "--http=" + a.http,
-		}, flags...)...)
-		if err != nil {
-			err = fmt.Errorf("%w; log: %s", err, log)
-		}
-		ended <- err
-	}()
+	a.stop = func() {}
+	var log syncBuffer
+	cmd := exec.Command(a.program, append([]string{
+		"serve", "--standalone", "--root=" + a.root, "--claims=" + a.claims, "--quota=server", "--claim-grace=1h",
+		"--listen=" + a.nfs, "--http=" + a.http,
+	}, flags...)...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	mustDo(a.t, cmd.Start())
 	a.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			a.t.Error(err)
+		mustDo(a.t, cmd.Process.Signal(syscall.SIGTERM))
+		if err := cmd.Wait(); err != nil {
+			a.t.Errorf("podnas ended: %v\n%s", err, log.String())
 		}
 	}
 	a.until("podnas answers", func() string {
