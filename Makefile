@@ -72,7 +72,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 		beside=$$(mktemp); trap 'rm -f "$$beside"' EXIT; \
 		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m $(ON_MACHINE) -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights|TestLargeFile|TestOCIArchive|TestDockerArchive|TestReproducible|TestAddedFiles|TestBadArguments|TestPackages|TestPackagesMissing|TestSBOM|TestPurl' ./server ./server/nfsv3 ./server/nfsv41/... ./provisioner/standalone ./deploy/image; } >"$$beside" 2>&1 & \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m $(ON_MACHINE) -p 4 $$race ./server ./server/inode ./... || status=1; \
+	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m $(ON_MACHINE) -p 4 $$race ./server ./server/inode ./server/snapshot ./... || status=1; \
 	{ set +x; } 2>/dev/null; \
 	[ -z "$$beside" ] || { wait $$! || status=1; cat "$$beside"; }; \
 	exit $$status

@@ -95,7 +95,7 @@ func (s *suite) read(from io.Reader) error {
 			s.add(&e)
 		} else {
 			fmt.Fprintf(s.out, "%s", line)
-			s.of("").scan(s, string(line))
+			s.of("").scan(s, "", string(line))
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -107,7 +107,7 @@ func (s *suite) read(from io.Reader) error {
 
 func (s *suite) of(pkg string) *results {
 	if s.packages[pkg] == nil {
-		s.packages[pkg] = &results{name: pkg, output: make(map[string][]string), said: make(map[string]string)}
+		s.packages[pkg] = newResults(pkg)
 	}
 	return s.packages[pkg]
 }
@@ -119,7 +119,7 @@ func (s *suite) add(e *event) {
 		fmt.Fprint(s.out, e.Output)
 	case "output":
 		p.print(e.Test, e.Output)
-		p.scan(s, e.Output)
+		p.scan(s, e.Test, e.Output)
 	case "pass", "skip":
 		if e.Test != "" {
 			delete(p.output, e.Test)

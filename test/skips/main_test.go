@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,6 +188,23 @@ func testNothingToRun(t *testing.T) {
 		if text, err := goTest(false, flag, "-run", "TestOfAnOldName", "./good"); err != nil {
 			t.Errorf("with %s: %v, printed\n%s", flag, err, text)
 		}
+	}
+}
+
+// A test that has begun a line takes nothing from what those beside it say.
+func TestBesideEachOther(t *testing.T) {
+	s := newSuite(io.Discard)
+	printed := func(test, output string) {
+		s.add(&event{Action: "output", Package: "p", Test: test, Output: output})
+	}
+	printed("TestOther", "=== RUN   TestOther\n")
+	printed("TestOther", "half a line")
+	printed("TestSkips", "=== RUN   TestSkips\n")
+	printed("TestSkips", "    a_test.go:1: there is no disk\n")
+	printed("TestOther", " and its end\n")
+	printed("TestSkips", "--- SKIP: TestSkips (0.00s)\n")
+	if want := (skip{"p", "TestSkips", "there is no disk"}); len(s.skips) != 1 || !s.skips[want] {
+		t.Errorf("found %v, want %v", s.skips, want)
 	}
 }
 

@@ -14,9 +14,19 @@ type results struct {
 	order  []string            // the tests, as they began
 	output map[string][]string // of those that have not passed, in pieces; "" is the package's own
 
-	line    string            // its beginning, while the rest has not come
-	running string            // the test that printed last
-	said    map[string]string // the last line each test logged
+	streams map[string]*stream // by the test that an event is of; "" is that of lines
+	said    map[string]string  // the last line each test logged
+}
+
+// stream is what one test prints, and those whose output it logs. Tests that run beside each other may each have begun a
+// line.
+type stream struct {
+	line    string // its beginning, while the rest has not come
+	running string // the test that printed last
+}
+
+func newResults(name string) *results {
+	return &results{name: name, output: make(map[string][]string), streams: make(map[string]*stream), said: make(map[string]string)}
 }
 
 // print keeps what a test printed until it is known how the test ends.
@@ -55,11 +65,11 @@ var (
 
 // end looks for a test that has ended, in lines that are printed already, and keeps what one
 // that failed has printed: it may be far from the end of a long output.
-func (r *results) end(s *suite, line string) {
+func (r *results) end(s *suite, running, line string) {
 	m := ended.FindStringSubmatch(strings.TrimLeft(line, " "))
 	switch {
 	case m == nil:
-		r.print(r.running, line+"\n")
+		r.print(running, line+"\n")
 	case line[0] != ' ': // one test runs at a time in such a suite
 		if m[1] == "FAIL" {
 			s.failed = append(s.failed, failure{test: m[2], order: r.order, output: r.output})
@@ -72,24 +82,29 @@ func (r *results) end(s *suite, line string) {
 
 // scan looks for tests that skip, at any depth: a test that logs the output of others
 // indents it.
-func (r *results) scan(s *suite, text string) {
-	r.line += text
+func (r *results) scan(s *suite, test, text string) {
+	from := r.streams[test]
+	if from == nil {
+		from = &stream{running: test}
+		r.streams[test] = from
+	}
+	from.line += text
 	for {
-		line, rest, ok := strings.Cut(r.line, "\n")
+		line, rest, ok := strings.Cut(from.line, "\n")
 		if !ok {
 			return
 		}
-		r.line = rest
+		from.line = rest
 		if r.name == "" {
-			r.end(s, line)
+			r.end(s, from.running, line)
 		}
 		line = strings.TrimSpace(line)
 		if m := begins.FindStringSubmatch(line); m != nil {
-			r.running = m[1]
+			from.running = m[1]
 		} else if m := skips.FindStringSubmatch(line); m != nil {
 			s.skips[skip{r.name, m[1], r.said[m[1]]}] = true
 		} else if m := logs.FindStringSubmatch(line); m != nil {
-			r.said[r.running] = m[1]
+			r.said[from.running] = m[1]
 		} else if line == "testing: warning: no tests to run" {
 			s.empty++
 		}
