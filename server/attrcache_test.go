@@ -468,7 +468,7 @@ func TestAttributesAfterEachChange(t *testing.T) {
 // remembered is how many attributes were found.
 func (s *served) remembered(t *testing.T) uint64 {
 	t.Helper()
-	return s.server.Kept().Handles.Attrs
+	return s.server.CacheCounts().Handles.Attrs
 }
 
 // writeSynced writes a file whose blocks do not change afterwards.

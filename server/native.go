@@ -68,7 +68,7 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Kept counts what is kept between calls.
-func (n *native) Kept() inode.Kept { return n.opener.Kept() }
+func (n *native) CacheCounts() inode.CacheCounts { return n.opener.CacheCounts() }
 
 func (n *native) Opener() *inode.Opener { return n.opener }
 

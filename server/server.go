@@ -179,7 +179,7 @@ func (c *Config) Validate() error {
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
-	Kept() inode.Kept
+	CacheCounts() inode.CacheCounts
 	Opener() *inode.Opener
 }
 
@@ -219,7 +219,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
 // Kept counts what is kept between calls.
-func (s *Server) Kept() inode.Kept { return s.engine.Kept() }
+func (s *Server) CacheCounts() inode.CacheCounts { return s.engine.CacheCounts() }
 
 // Restore makes the files of a volume those of one of its snapshots, see restore.Run.
 func (s *Server) Restore(ctx context.Context, v *exports.Volume, name string, p *restore.Progress) error {

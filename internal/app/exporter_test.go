@@ -129,7 +129,7 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	mustDo(t, e.Export(v))
 	o := inode.NewOpener(e.Table, locate.NewKey(make([]byte, 32)), e.Log)
 	defer o.Close()
-	mustDo(t, o.KeepRemoved(kept))
+	mustDo(t, o.OpenOrphans(kept))
 	served, _ := e.Table.ByID(1)
 	handle, err := o.Root(served)
 	mustDo(t, err)

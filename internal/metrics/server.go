@@ -63,8 +63,8 @@ func (n *nfs) Collect(ch chan<- prometheus.Metric) {
 	syncs := n.exports.Syncs.Durations.Snapshot()
 	o.histogram(syncDuration, &syncs)
 	o.count(syncFailures, n.exports.Syncs.Failed.Load())
-	kept := n.server.Kept()
-	files, handles := kept.Files, kept.Handles
+	caches := n.server.CacheCounts()
+	files, handles := caches.Files, caches.Handles
 	o.gauge(openFiles, float64(files.Open))
 	o.gauge(openFilesLimit, float64(files.Limit))
 	o.count(openFilesHits, files.Hits)
@@ -74,10 +74,10 @@ func (n *nfs) Collect(ch chan<- prometheus.Metric) {
 	o.count(keptHandlesHits, handles.Hits)
 	o.count(keptHandlesMisses, handles.Misses)
 	o.count(keptAttrsHits, handles.Attrs)
-	o.gauge(indexNames, float64(kept.Index.Names))
-	o.gauge(indexBytes, float64(kept.Index.Bytes))
-	o.count(indexWalks, kept.Index.Walks)
-	o.gauge(indexPartial, float64(kept.Index.Partial))
+	o.gauge(indexNames, float64(caches.Index.Names))
+	o.gauge(indexBytes, float64(caches.Index.Bytes))
+	o.count(indexWalks, caches.Index.Walks)
+	o.gauge(indexPartial, float64(caches.Index.Partial))
 	if served := n.server.NFS4(); served != nil {
 		o.nfs4(served)
 	}

@@ -29,7 +29,7 @@ func (t *Table) all() []*Volume {
 // RestIndexes has the indexes of snapshots forget what no call uses. It is called each minute.
 func (t *Table) RestIndexes() {
 	for _, v := range t.all() {
-		v.Files.Rest()
+		v.Files.DropUnused()
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // other mount for them.
 //
 // A volume may have many snapshots, of which clients use few. So a snapshot is opened when the first handle of it comes, and its
-// index has what was asked for (locate.Config.Sleeps).
+// index has what was asked for (locate.Volume.OnDemand).
 
 // SnapshotsName is the name of the directory of a volume's snapshots.
 const SnapshotsName = ".snapshots"

@@ -312,7 +312,7 @@ func (t *Table) open(e Exported) (*Volume, error) {
 		ID: e.ID, FSID: e.ID, table: t, Path: e.Path, Options: e.Options, FS: disk.Of(root), Account: e.Account,
 		Of: e.of, ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
 	}
-	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS, Sleeps: e.of != nil}, &t.Indexes, e.Form, t.ByIndex); err != nil {
+	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS, OnDemand: e.of != nil}, &t.Indexes, e.Form, t.ByIndex); err != nil {
 		return nil, fmt.Errorf("export %s: %w", e.Path, errors.Join(err, root.Close()))
 	}
 	v.Served.Name = v.Path

@@ -66,8 +66,8 @@ func New(table *exports.Table, key *locate.Key, slow *stats.SlowLog, beats *hear
 // Stats returns the engine's counters, at any time.
 func (e *Engine) Stats() *stats.Server { return e.stats }
 
-// Kept counts what is kept between calls.
-func (e *Engine) Kept() inode.Kept { return e.handler.opener.Kept() }
+// CacheCounts counts what is kept between calls.
+func (e *Engine) CacheCounts() inode.CacheCounts { return e.handler.opener.CacheCounts() }
 
 // Opener opens the files of volumes.
 func (e *Engine) Opener() *inode.Opener { return e.handler.opener }

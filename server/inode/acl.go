@@ -149,7 +149,7 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 		}
 		return unix.EACCES
 	}
-	if err := f.hold(); err != nil {
+	if err := f.enterCharge(); err != nil {
 		return err
 	}
 	value, size := encodeACL(acl), 0

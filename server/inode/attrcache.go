@@ -157,8 +157,8 @@ func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 	}
 	now := time.Now().UnixNano()
 	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if kept := o.inodes.get(v, &id, UseAttr); kept != nil {
-			f := o.newKept(v, id, UseAttr, kept)
+		if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
+			f := o.newCached(v, id, UseAttr, cached)
 			f.Attr = a.Attr
 			return o.mustBeInside(f)
 		}
@@ -166,7 +166,7 @@ func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 	version := o.versions.at(ino).Load()
 	f, err := o.openIn(v, id, UseAttr)
 	if err == nil && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, f.Attr.IsDir() || f.kept != nil && f.kept.looked.Swap(true))
+		o.remember(f, version, now, f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
 	}
 	return f, err
 }
@@ -176,7 +176,7 @@ func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 func (f *File) Recent(end int64) (disk.Attr, error) {
 	o, v := f.opener, f.Volume
 	ino := o.numberOf(v, &f.ID)
-	if ino == 0 || f.kept == nil {
+	if ino == 0 || f.cached == nil {
 		return f.Stat()
 	}
 	now := time.Now().UnixNano()
@@ -185,7 +185,7 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 	}
 	version := o.versions.at(ino).Load()
 	a, err := f.Stat()
-	if err == nil && lasts(&a, version, now) && keepsAtime(&v.FS, &a, now) && f.kept.looked.Swap(true) {
+	if err == nil && lasts(&a, version, now) && keepsAtime(&v.FS, &a, now) && f.cached.looked.Swap(true) {
 		f.Attr = a
 		o.remember(f, version, now, true)
 	}
@@ -210,7 +210,7 @@ func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
 	}
 	var f *File
 	if v.FS.Quick && !v.Files.IsOther(&id) {
-		f = o.openKept(v, id, use&^how)
+		f = o.openCached(v, id, use&^how)
 	}
 	if f == nil {
 		v.Done()

@@ -28,7 +28,7 @@ func TestAttrsDuringChange(t *testing.T) {
 	mustDo(t, err)
 	look := func() (remembered bool) {
 		t.Helper()
-		before := o.Kept().Handles.Attrs
+		before := o.CacheCounts().Handles.Attrs
 		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.AtOnce|inode.Recent)
 		mustDo(t, err)
 		if f == nil { // it is not open yet
@@ -36,7 +36,7 @@ func TestAttrsDuringChange(t *testing.T) {
 			mustDo(t, err)
 		}
 		f.Close()
-		return o.Kept().Handles.Attrs > before
+		return o.CacheCounts().Handles.Attrs > before
 	}
 	look()
 	look()
@@ -137,14 +137,14 @@ func TestLookAtNew(t *testing.T) {
 	time.Sleep(2 * inode.TickMax)
 	look := func() (mode uint32, remembered bool) {
 		t.Helper()
-		before := o.Kept().Handles.Attrs
+		before := o.CacheCounts().Handles.Attrs
 		f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.AtOnce|inode.Recent)
 		mustDo(t, err)
 		if f == nil {
 			t.Fatal("a file that was just made is not open")
 		}
 		defer f.Close()
-		return f.Attr.Mode & 0o777, o.Kept().Handles.Attrs > before
+		return f.Attr.Mode & 0o777, o.CacheCounts().Handles.Attrs > before
 	}
 	if _, remembered := look(); remembered {
 		t.Error("remembered before anybody had looked")
@@ -182,10 +182,10 @@ func TestRecent(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handle, inode.UseRead)
 		mustDo(t, err)
 		defer f.Close()
-		before := o.Kept().Handles.Attrs
+		before := o.CacheCounts().Handles.Attrs
 		a, err := f.Recent(end)
 		mustDo(t, err)
-		return a.Size, o.Kept().Handles.Attrs > before && a.Size >= end
+		return a.Size, o.CacheCounts().Handles.Attrs > before && a.Size >= end
 	}
 	look(100)
 	look(100)

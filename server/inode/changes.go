@@ -31,8 +31,8 @@ const (
 	changesKept = 1 << 14
 )
 
-// changes counts the changes of files.
-type changes struct {
+// changeAttrs counts the changeAttrs of files.
+type changeAttrs struct {
 	counts [changesKept]atomic.Uint32 // of all files with one index together
 	files  [changesKept]changedFile
 	// lost is the latest ctime, in nanoseconds, of files whose counts may be lost.
@@ -47,29 +47,29 @@ type changedFile struct {
 	// +checklocks:mu
 	ctime int64 // in nanoseconds
 	// +checklocks:mu
-	seen uint32 // of changes.counts, when it was last looked at
+	seen uint32 // of changeAttrs.counts, when it was last looked at
 	// +checklocks:mu
 	count uint64 // in the ctime
 	// +checklocks:mu
 	final bool // it can't change in this ctime any more, and was looked at since
 }
 
-func newChanges() *changes {
-	c := &changes{}
+func newChanges() *changeAttrs {
+	c := &changeAttrs{}
 	c.lost.Store(time.Now().UnixNano())
 	return c
 }
 
-func (*changes) index(key *fileKey) uint64 {
+func (*changeAttrs) index(key *fileKey) uint64 {
 	return (key.id.Fold() + key.volume) % changesKept
 }
 
 // changed counts a change, after it was made and before anybody is told.
-func (c *changes) changed(key *fileKey) { c.counts[c.index(key)].Add(1) }
+func (c *changeAttrs) changed(key *fileKey) { c.counts[c.index(key)].Add(1) }
 
 // old returns the change attribute of a file that has a ctime in which it can't change any
 // more.
-func (c *changes) old(key fileKey, ctime int64) uint64 {
+func (c *changeAttrs) old(key fileKey, ctime int64) uint64 {
 	i := c.index(&key)
 	f := &c.files[i]
 	f.mu.Lock()
@@ -80,7 +80,7 @@ func (c *changes) old(key fileKey, ctime int64) uint64 {
 // oldLocked is old for what the caller has locked.
 //
 // +checklocks:f.mu
-func (c *changes) oldLocked(f *changedFile, i uint64, key fileKey, ctime int64) uint64 {
+func (c *changeAttrs) oldLocked(f *changedFile, i uint64, key fileKey, ctime int64) uint64 {
 	if f.key != key || f.ctime != ctime {
 		if ctime <= c.lost.Load() {
 			return uint64(ctime) + countLost
@@ -105,7 +105,7 @@ func (f *changedFile) lookLocked(counts uint32) {
 
 // recent is old for a file that may still change in its ctime, or has just been changed. stat returns
 // its attributes, which go with the change attribute.
-func (c *changes) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
+func (c *changeAttrs) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
 	i := c.index(&key)
 	f := &c.files[i]
 	f.mu.Lock()
@@ -133,7 +133,7 @@ func (c *changes) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, d
 	return uint64(ctime) + f.count, a, nil
 }
 
-func (c *changes) lose(ctime int64) {
+func (c *changeAttrs) lose(ctime int64) {
 	for {
 		lost := c.lost.Load()
 		if ctime <= lost || c.lost.CompareAndSwap(lost, ctime) {

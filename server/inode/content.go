@@ -58,13 +58,13 @@ const fewWait = 8
 
 // IsAwaited reports whether so many calls wait for the data of a file that another one must call WaitForData first.
 func (f *File) IsAwaited() bool {
-	return f.kept != nil && f.kept.inode.content.waiting.Load() >= fewWait
+	return f.cached != nil && f.cached.inode.content.waiting.Load() >= fewWait
 }
 
 // WaitForData waits while the data of an awaited file is changed. The caller must hold no lock, and no permit to block.
 func (f *File) WaitForData() {
-	f.kept.inode.content.mu.RLock()
-	f.kept.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
+	f.cached.inode.content.mu.RLock()
+	f.cached.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
 }
 
 // lockBoth locks the data of two files, or of one, until the function that it returns is called. Not checked: which of
@@ -72,7 +72,7 @@ func (f *File) WaitForData() {
 //
 // +checklocksignore
 func lockBoth(a, b *File) (unlock func()) {
-	first, second := &a.kept.inode.content, &b.kept.inode.content
+	first, second := &a.cached.inode.content, &b.cached.inode.content
 	if first == second {
 		first.lock()
 		return first.mu.Unlock

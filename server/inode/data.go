@@ -19,7 +19,7 @@ import (
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
-	f.kept.inode.content.settled()
+	f.cached.inode.content.settled()
 	done := 0
 	for done < len(p) {
 		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
@@ -38,7 +38,7 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 // would wait, or if the file system does not support that; at the end of the file
 // it reads less.
 func (f *File) ReadCached(p []byte, offset int64) (int, error) {
-	if f.kept.inode.content.replaced.Load() {
+	if f.cached.inode.content.replaced.Load() {
 		return 0, unix.EAGAIN
 	}
 	n, err := disk.PreadNow(f.fd, p, offset)
@@ -51,16 +51,16 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // WriteAt writes all of p, or less with an error. It returns the attributes
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
-	f.kept.written.Store(true)
-	f.kept.inode.content.rlock()
-	defer f.kept.inode.content.mu.RUnlock()
+	f.cached.written.Store(true)
+	f.cached.inode.content.rlock()
+	defer f.cached.inode.content.mu.RUnlock()
 	var st unix.Stat_t
 	n := 0
 	err := f.changeIt(func() (err error) {
 		n, err = f.charge.Write(f.fd, p, offset, &st)
 		return err
 	})
-	f.kept.Changed(n)
+	f.cached.Changed(n)
 	if st.Nlink == 0 || st.Nlink == 1 && f.isOrphan() {
 		return n, disk.Attr{}, err
 	}
@@ -80,24 +80,24 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 	}
 	if f.use == UseWrite && !f.hasEntered() {
 		defer f.enterToResize()()
-		f.kept.inode.content.lock()
-		defer f.kept.inode.content.mu.Unlock()
+		f.cached.inode.content.lock()
+		defer f.cached.inode.content.mu.Unlock()
 	}
 	return f.changeIt(func() error { return f.truncate(size) })
 }
 
 func (f *File) truncate(size uint64) error {
 	if f.use == UseWrite {
-		f.kept.written.Store(true)
-		defer f.kept.Changed(0)
+		f.cached.written.Store(true)
+		defer f.cached.Changed(0)
 	} else {
 		f.changed = true
 	}
 	return f.charge.Resize(f.fd, int64(size), func() error {
 		steps := f.sizesTo(int64(size))
-		if f.kept != nil && len(steps) > 1 {
-			f.kept.inode.content.replaced.Store(true)
-			defer f.kept.inode.content.replaced.Store(false)
+		if f.cached != nil && len(steps) > 1 {
+			f.cached.inode.content.replaced.Store(true)
+			defer f.cached.inode.content.replaced.Store(false)
 		}
 		for _, size := range steps {
 			if err := f.setSize(size); err != nil {

@@ -106,8 +106,8 @@ func (f *File) Birth() int64 {
 	if f.Attr.Birth != 0 {
 		return f.Attr.Birth
 	}
-	if f.kept != nil {
-		if born := f.kept.born.Load(); born != 0 {
+	if f.cached != nil {
+		if born := f.cached.born.Load(); born != 0 {
 			return born
 		}
 	}
@@ -117,8 +117,8 @@ func (f *File) Birth() int64 {
 		return 0
 	}
 	born := disk.BirthOf(&st)
-	if f.kept != nil {
-		f.kept.born.Store(born)
+	if f.cached != nil {
+		f.cached.born.Store(born)
 	}
 	return born
 }
@@ -130,11 +130,11 @@ const describing = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 // within a tick of the kernel's clock have the same birth time.
 const bornBefore = 100 * time.Millisecond
 
-// lasting reports whether no other file can ever have the same locate.Described.
+// lasting reports whether no other file can ever have the same locate.BirthKey.
 func lasting(st *unix.Statx_t) bool {
 	return st.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))) > bornBefore
 }
 
-func described(st *unix.Statx_t, volume uint64) locate.Described {
-	return locate.Described{Volume: volume, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, Sec: st.Btime.Sec, Nsec: st.Btime.Nsec}
+func described(st *unix.Statx_t, volume uint64) locate.BirthKey {
+	return locate.BirthKey{Volume: volume, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, Sec: st.Btime.Sec, Nsec: st.Btime.Nsec}
 }

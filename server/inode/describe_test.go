@@ -49,7 +49,7 @@ func TestDescribe(t *testing.T) {
 	mustDo(t, os.Symlink("a", filepath.Join(dir, "link")))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	same("too young to be remembered", "a")
-	if n := o.Kept().Handles.Cached; n != 0 {
+	if n := o.CacheCounts().Handles.Cached; n != 0 {
 		t.Errorf("%d handles are remembered of files that were just made", n)
 	}
 	time.Sleep(inode.BornBefore + 20*time.Millisecond)
@@ -57,7 +57,7 @@ func TestDescribe(t *testing.T) {
 		same(name, name)
 		same(name+" again", name)
 	}
-	if c := o.Kept().Handles; c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
+	if c := o.CacheCounts().Handles; c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
 		t.Errorf("%+v of five names", c)
 	}
 	write("a", "written")
@@ -74,7 +74,7 @@ func TestDescribe(t *testing.T) {
 	}
 	o.EvictHandles()
 	o.EvictHandles()
-	if n := o.Kept().Handles.Cached; n != 0 {
+	if n := o.CacheCounts().Handles.Cached; n != 0 {
 		t.Errorf("%d handles are never forgotten", n)
 	}
 	same("after that", "sub")

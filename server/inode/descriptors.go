@@ -68,8 +68,8 @@ func (u Use) flags() int {
 	}[u]
 }
 
-// openFile is a descriptor. It is in use, idle, or closed.
-type openFile struct {
+// descriptor is a descriptor. It is in use, idle, or closed.
+type descriptor struct {
 	durable.File // stays open until it is synced
 
 	opener *Opener
@@ -81,10 +81,10 @@ type openFile struct {
 
 	// The mu of the inode's shard guards these.
 	users         int
-	dropped       bool       // to be closed by its last user, and found by nobody else
-	since         int64      // the sweep after which nobody has used it, if users is 0
-	in            *idleFiles // the shard's list that it is in; nil: it is not idle
-	before, after *openFile  // in that list
+	dropped       bool        // to be closed by its last user, and found by nobody else
+	since         int64       // the sweep after which nobody has used it, if users is 0
+	in            *idleFiles  // the shard's list that it is in; nil: it is not idle
+	before, after *descriptor // in that list
 
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
@@ -93,7 +93,7 @@ type openFile struct {
 }
 
 // init has the descriptor be synced with what it shares with the file's others.
-func (f *openFile) init() {
+func (f *descriptor) init() {
 	var owner durable.Owner
 	if f.opener.table.Only != nil {
 		owner = f
@@ -102,23 +102,23 @@ func (f *openFile) init() {
 }
 
 // OpenToSync implements durable.Owner.
-func (f *openFile) OpenToSync() (disk.Descriptor, error) {
+func (f *descriptor) OpenToSync() (disk.Descriptor, error) {
 	return f.opener.openOwn(f.volume, f.inode.key.id, f.fd, UseRead)
 }
 
 // Synced implements durable.Told, for a file that the cache wants to close.
-func (f *openFile) Synced(error) { f.opener.inodes.release(f) }
+func (f *descriptor) Synced(error) { f.opener.inodes.release(f) }
 
-// keep has a descriptor of a file be found by other calls, and returns it for use. If another call has one already, keep
+// cache has a descriptor of a file be found by other calls, and returns it for use. If another call has one already, cache
 // returns that one and closes this one. If too many idle ones must be synced before they are closed, it syncs one of them:
 // otherwise writers would open files, and directories between them, faster than those can be synced and closed, and
 // descriptors would run out.
-func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) *openFile {
+func (o *Opener) cache(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) *descriptor {
 	t, key := &o.inodes, fileKey{v.ID, id}
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
 	i := s.enterLocked(&key, number)
-	f := &openFile{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
+	f := &descriptor{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
 	first := i.open[use]
 	if first != nil && first.volume == v {
 		s.useLocked(first)
@@ -130,7 +130,7 @@ func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descrip
 	ended := t.dropLocked(s, first) // of an export that has ended
 	i.open[use] = f
 	f.init()
-	var unsynced *openFile
+	var unsynced *descriptor
 	if t.isOverLocked(s) {
 		if unsynced = s.unsynced.first; unsynced != nil {
 			s.useLocked(unsynced)
@@ -162,8 +162,8 @@ func (t *inodes) init() {
 	}
 }
 
-// Kept counts what an Opener keeps between calls.
-type Kept struct {
+// CacheCounts counts what an Opener keeps between calls.
+type CacheCounts struct {
 	Files   FileCounts
 	Handles locate.HandleCounts
 	Index   locate.IndexCounts
@@ -188,7 +188,7 @@ func (t *inodes) counts() FileCounts {
 }
 
 // get returns a cached descriptor for use, or nil if there is none.
-func (t *inodes) get(v *exports.Volume, id *disk.FileID, use Use) *openFile {
+func (t *inodes) get(v *exports.Volume, id *disk.FileID, use Use) *descriptor {
 	key := fileKey{v.ID, *id}
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
@@ -215,7 +215,7 @@ func (t *inodes) get(v *exports.Volume, id *disk.FileID, use Use) *openFile {
 // useLocked is a use of a descriptor, until release.
 //
 // +checklocks:s.mu
-func (s *shard) useLocked(f *openFile) {
+func (s *shard) useLocked(f *descriptor) {
 	if f.in != nil {
 		f.in.remove(f)
 	}
@@ -223,14 +223,14 @@ func (s *shard) useLocked(f *openFile) {
 }
 
 // retain is another use of a descriptor that is in use.
-func (f *openFile) retain() {
+func (f *descriptor) retain() {
 	f.inode.shard.mu.Lock()
 	defer f.inode.shard.mu.Unlock()
 	f.users++
 }
 
 // release ends the use of a descriptor. If too many are idle then, it closes the one of its shard that is so for longest.
-func (t *inodes) release(f *openFile) {
+func (t *inodes) release(f *descriptor) {
 	s := f.inode.shard
 	s.mu.Lock()
 	closing := t.releaseLocked(s, f)
@@ -241,7 +241,7 @@ func (t *inodes) release(f *openFile) {
 // releaseLocked is release, but for the caller to close what it returns.
 //
 // +checklocks:s.mu
-func (t *inodes) releaseLocked(s *shard, f *openFile) (closing *openFile) {
+func (t *inodes) releaseLocked(s *shard, f *descriptor) (closing *descriptor) {
 	f.users--
 	switch {
 	case f.users > 0:
@@ -271,7 +271,7 @@ func (t *inodes) isOverLocked(s *shard) bool {
 // writes or syncs.
 //
 // +checklocks:s.mu
-func (t *inodes) unusedLocked(s *shard, f *openFile) {
+func (t *inodes) unusedLocked(s *shard, f *descriptor) {
 	f.since = t.sweeps.Load()
 	if f.Unsynced() {
 		s.unsynced.push(f)
@@ -288,7 +288,7 @@ func (t *inodes) unusedLocked(s *shard, f *openFile) {
 
 // close closes an unused descriptor that is not in the cache; nil is nothing. It may take long, so the
 // caller must not hold the shard's lock.
-func (f *openFile) close() {
+func (f *descriptor) close() {
 	if f == nil {
 		return
 	}
@@ -305,7 +305,7 @@ func (f *openFile) close() {
 // forgetLocked has an unused descriptor be found by nobody, for the caller to close.
 //
 // +checklocks:s.mu
-func (t *inodes) forgetLocked(s *shard, f *openFile) {
+func (t *inodes) forgetLocked(s *shard, f *descriptor) {
 	if f.in != nil {
 		f.in.remove(f)
 	}
@@ -324,7 +324,7 @@ func (t *inodes) drop(v *exports.Volume, id disk.FileID) {
 
 // takeOut removes the descriptors of a removed file from the cache, and returns those that nobody uses, for the caller
 // to close.
-func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*openFile) {
+func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*descriptor) {
 	if id.IsZero() {
 		return unused
 	}
@@ -344,7 +344,7 @@ func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*openF
 // that is in use is not found any more, and its last user closes it: dropLocked returns nil.
 //
 // +checklocks:s.mu
-func (t *inodes) dropLocked(s *shard, f *openFile) *openFile {
+func (t *inodes) dropLocked(s *shard, f *descriptor) *descriptor {
 	if f == nil {
 		return nil
 	}
@@ -358,11 +358,11 @@ func (t *inodes) dropLocked(s *shard, f *openFile) *openFile {
 
 // removeIdle closes descriptors that were idle for too long. It is called every filesSweep while there are
 // more idle ones. It returns those that must be synced before, for the caller to sync and release.
-func (t *inodes) removeIdle() (unsynced []*openFile, more bool) {
+func (t *inodes) removeIdle() (unsynced []*descriptor, more bool) {
 	t.rest.Store(true) // what becomes idle from here on asks for another sweep
 	sweep := t.sweeps.Add(1)
 	for n := range t.shards {
-		var idle []*openFile
+		var idle []*descriptor
 		s := &t.shards[n]
 		s.mu.Lock()
 		for f := s.idle.firstSince(sweep); f != nil; f = s.idle.firstSince(sweep) {
@@ -394,7 +394,7 @@ func (t *inodes) removeIdle() (unsynced []*openFile, more bool) {
 }
 
 // firstSince returns the first descriptor if it was idle for too long at a sweep, or else nil.
-func (l *idleFiles) firstSince(sweep int64) *openFile {
+func (l *idleFiles) firstSince(sweep int64) *descriptor {
 	if f := l.first; f != nil && sweep-f.since > int64(filesIdle/filesSweep) {
 		return f
 	}
@@ -403,7 +403,7 @@ func (l *idleFiles) firstSince(sweep int64) *openFile {
 
 // close closes what nobody uses; the last user of another descriptor closes it.
 func (t *inodes) close() {
-	var open, unused []*openFile
+	var open, unused []*descriptor
 	for n := range t.shards {
 		s := &t.shards[n]
 		s.mu.Lock()

@@ -112,10 +112,10 @@ func (o *Opener) Sweep() {
 }
 
 // Cached is the descriptor of a File.
-type Cached struct{ *openFile }
+type Cached struct{ *descriptor }
 
 // Cached returns the descriptor, which outlives the File.
-func (f *File) Cached() Cached { return Cached{f.kept} }
+func (f *File) Cached() Cached { return Cached{f.cached} }
 
 // Look returns its attributes, whether or not the file was removed.
 func (c Cached) Look() (disk.Attr, error) { return look(c.volume, c.fd, nil) }
@@ -124,7 +124,7 @@ func (c Cached) Look() (disk.Attr, error) { return look(c.volume, c.fd, nil) }
 func (c Cached) IsKept() bool {
 	c.inode.shard.mu.Lock()
 	defer c.inode.shard.mu.Unlock()
-	return c.inode.open[c.use] == c.openFile
+	return c.inode.open[c.use] == c.descriptor
 }
 
 // StepsOfModes calls step after each step of what a kill may interrupt.

@@ -27,17 +27,17 @@ type File struct {
 	ID         disk.FileID
 	Attr       disk.Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
 	use        Use
-	fd         int             // of own or kept
-	own        disk.Descriptor // none if it is kept
-	kept       *openFile       // nil if it is not
+	fd         int             // of own or cached
+	own        disk.Descriptor // none if it is cached
+	cached     *descriptor     // nil if it is not
 	since      uint64          // durable.File.Sample
 	isNew      bool            // made by this call
 	created    bool            // and kept with a descriptor to write to it
 	charge     *space.Charge   // if the call may change the file and the server counts
-	ownsCharge bool            // f must release the charge, not kept
+	ownsCharge bool            // f must release the charge, not cached
 	names      *names          // with UseNames: the lock of the directory's names
-	entered    *inode          // has names, unless kept has
-	changes    uint64          // of names, before Attr; never: Attr is not set
+	entered    *inode          // has names, unless cached has
+	namesSeq   uint64          // of names, before Attr; never: Attr is not set
 	removed    *removed        // what is still open of files that were removed from it; nil: nothing
 	changed    bool            // by a method, since Attr
 	ofHeld     bool            // it is a Held's, or what one holds
@@ -50,9 +50,9 @@ type File struct {
 // pending.
 func (f *File) Close() {
 	f.removed.close(f.opener)
-	f.leaveNames() // first: the object that has them is kept's
-	if f.kept != nil {
-		f.opener.inodes.release(f.kept)
+	f.leaveNames() // first: the object that has them is cached's
+	if f.cached != nil {
+		f.opener.inodes.release(f.cached)
 	}
 	f.own.Close()
 	if f.ownsCharge {
@@ -163,11 +163,11 @@ func (f *File) canSync() bool { return f.use != UseAttr || f.Attr.IsDir() || f.A
 
 // toSync returns the descriptor with the calls that wait for it.
 func (f *File) toSync() *durable.File {
-	if f.kept != nil {
-		return &f.kept.File
+	if f.cached != nil {
+		return &f.cached.File
 	}
 	// Of f's descriptor, not shared.
-	alone := &openFile{opener: f.opener, volume: f.Volume, inode: &inode{key: f.key()}, use: UseAttr, fd: f.fd}
+	alone := &descriptor{opener: f.opener, volume: f.Volume, inode: &inode{key: f.key()}, use: UseAttr, fd: f.fd}
 	alone.init()
 	return &alone.File
 }
@@ -318,14 +318,14 @@ func (f *File) chmod(mode uint32) error {
 // isPath reports whether the descriptor may be one with O_PATH. One that is cached may be for more
 // than the call's use.
 func (f *File) isPath() bool {
-	if f.kept != nil {
-		return f.kept.use == UseAttr
+	if f.cached != nil {
+		return f.cached.use == UseAttr
 	}
 	return f.use == UseAttr && !f.created
 }
 
-// hold gets the charge of a file before a change, if the server counts.
-func (f *File) hold() error {
+// enterCharge gets the charge of a file before a change, if the server counts.
+func (f *File) enterCharge() error {
 	if f.Volume.Account == nil || f.charge != nil {
 		return nil
 	}

@@ -17,9 +17,9 @@ import (
 // can be used through it although the file was removed. It does not keep the export from ending; then
 // nobody can use it.
 type Held struct {
-	opener *Opener
-	kept   *openFile
-	grants grants
+	opener     *Opener
+	descriptor *descriptor
+	grants     grants
 }
 
 // HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
@@ -32,10 +32,10 @@ func (f *File) Hold() *Held {
 	if f.created {
 		f.created, f.use = false, UseWrite
 	}
-	f.kept.retain()
-	f.opener.inodes.hold(f.key())
+	f.cached.retain()
+	f.opener.inodes.use(f.key())
 	f.ofHeld = true
-	f.by = &Held{opener: f.opener, kept: f.kept}
+	f.by = &Held{opener: f.opener, descriptor: f.cached}
 	return f.by
 }
 
@@ -105,21 +105,21 @@ func (f *File) Created() bool { return f.created }
 
 // Close ends it. It must be called once, on any goroutine.
 func (h *Held) Close() {
-	h.opener.release(h.kept.inode) // first: the space is freed with the last descriptor
-	h.opener.inodes.release(h.kept)
+	h.opener.release(h.descriptor.inode) // first: the space is freed with the last descriptor
+	h.opener.inodes.release(h.descriptor)
 }
 
 // Volume returns the volume that the file is in.
-func (h *Held) Volume() *exports.Volume { return h.kept.volume }
+func (h *Held) Volume() *exports.Volume { return h.descriptor.volume }
 
 // File returns the file for one call, which closes it. The error is ESTALE if the export
 // has ended.
 func (h *Held) File() (*File, error) {
-	if !h.kept.volume.Begin() {
+	if !h.descriptor.volume.Begin() {
 		return nil, unix.ESTALE
 	}
-	h.kept.retain()
-	f := h.opener.newKept(h.kept.volume, h.kept.inode.key.id, h.kept.use, h.kept)
+	h.descriptor.retain()
+	f := h.opener.newCached(h.descriptor.volume, h.descriptor.inode.key.id, h.descriptor.use, h.descriptor)
 	f.ofHeld, f.by = true, h
 	return f, nil
 }
@@ -132,12 +132,12 @@ func (h *Held) Where() (path string, inode uint64, removed bool) {
 		return "", 0, false
 	}
 	defer v.Done()
-	fd := h.kept.fd
+	fd := h.descriptor.fd
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return "", 0, false
 	}
-	removed = st.Nlink == 0 || st.Nlink == 1 && h.kept.inode.orphan.Load()
+	removed = st.Nlink == 0 || st.Nlink == 1 && h.descriptor.inode.orphan.Load()
 	named, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return "", st.Ino, removed

@@ -20,10 +20,10 @@ type inode struct {
 	key   fileKey
 	shard *shard
 	// The shard's mu guards these.
-	next *inode          // with the same number, in shard.inodes
-	refs int             // descriptors that are not closed, uses by enter and hold, and 1 for an orphan
-	open [uses]*openFile // cached descriptors; nil: it is not open for that
-	held int             // Helds, and calls that change its names
+	next *inode            // with the same number, in shard.inodes
+	refs int               // descriptors that are not closed, uses by enter and use, and 1 for an orphan
+	open [uses]*descriptor // cached descriptors; nil: it is not open for that
+	held int               // Helds, and calls that change its names
 
 	// names is of a directory whose names a call has changed. It is set once, under the shard's mu.
 	names *names
@@ -169,8 +169,8 @@ func (o *Opener) HeldIn(volume uint64) (n int) {
 	return n
 }
 
-// hold is another use of a file by a client that has it open, or a call that changes its names, until release.
-func (t *inodes) hold(key fileKey) *inode {
+// use is another use of a file by a client that has it open, or a call that changes its names, until release.
+func (t *inodes) use(key fileKey) *inode {
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,8 @@ func (t *inodes) with(key fileKey, do func(*inode)) {
 	}
 }
 
-// holdIf is hold, if some client holds the file or it is an orphan; else it returns nil.
-func (t *inodes) holdIf(key fileKey) (held *inode) {
+// useIf is use, if some client holds the file or it is an orphan; else it returns nil.
+func (t *inodes) useIf(key fileKey) (held *inode) {
 	t.with(key, func(i *inode) {
 		if i.isHeldLocked() {
 			held, i.refs, i.held = i, i.refs+1, i.held+1
@@ -230,8 +230,8 @@ func (t *inodes) setOrphan(i *inode, orphan bool) bool {
 
 // isOrphan reports whether the file lost its last name while a client holds it.
 func (f *File) isOrphan() bool {
-	if f.kept != nil {
-		return f.kept.inode.orphan.Load()
+	if f.cached != nil {
+		return f.cached.inode.orphan.Load()
 	}
 	return f.opener.inodes.isOrphan(f.key())
 }

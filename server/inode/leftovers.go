@@ -13,10 +13,10 @@ import (
 	"github.com/podnas/podnas/server/exports"
 )
 
-// KeepRemoved has files that are removed while they are held become orphans, in a directory on the disk of the
+// OpenOrphans has files that are removed while they are held become orphans, in a directory on the disk of the
 // volumes. What is there from the process before can be opened again with Reopen, and Open with Orphan.
 // Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
-func (o *Opener) KeepRemoved(dir string) error {
+func (o *Opener) OpenOrphans(dir string) error {
 	d, err := statedir.Open(dir, nil, o.log)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (o *Opener) KeepRemoved(dir string) error {
 			}
 			continue
 		}
-		f := o.inodes.hold(key)
+		f := o.inodes.use(key)
 		o.inodes.setOrphan(f, true)
 		o.countOrphan(f)
 		o.release(f)

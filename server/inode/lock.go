@@ -20,21 +20,21 @@ import (
 
 // names is the lock of a directory's names.
 type names struct {
-	key     fileKey
-	users   atomic.Int32  // calls that may lock it
-	changes atomic.Uint64 // how often it was locked, and was left by its last user
+	key   fileKey
+	users atomic.Int32  // calls that may lock it
+	seq   atomic.Uint64 // how often it was locked, and was left by its last user
 
 	waiting atomic.Int32 // calls in lockOfFew that wait for lock
 	lock    sync.Mutex
 	// after is what the directory's attributes are after a change.
 	// +checklocks:lock
 	after disk.Attr
-	// latest is changes, when after is from the latest change, or never.
+	// latest is seq, when after is from the latest change, or never.
 	// +checklocks:lock
 	latest uint64
 }
 
-// never is none of names.changes.
+// never is none of names.seq.
 const never = math.MaxUint64
 
 // enterNames gets the lock of the directory's names, before its attributes, until leaveNames.
@@ -42,14 +42,14 @@ func (f *File) enterNames() {
 	if f.use != UseNames {
 		return
 	}
-	if f.kept != nil {
-		f.names = f.kept.inode.names
+	if f.cached != nil {
+		f.names = f.cached.inode.names
 	} else {
 		f.entered = f.opener.inodes.enterNames(f.key())
 		f.names = f.entered.names
 	}
 	f.names.users.Add(1)
-	f.changes = f.names.changes.Load()
+	f.namesSeq = f.names.seq.Load()
 }
 
 // leaveNames ends enterNames. What the last user knows of the directory is of no use to later ones: it may be changed in
@@ -59,7 +59,7 @@ func (f *File) leaveNames() {
 		return
 	}
 	if f.names.users.Add(-1) == 0 {
-		f.names.changes.Add(1)
+		f.names.seq.Add(1)
 	}
 	if f.entered != nil {
 		f.entered.leave()
@@ -138,7 +138,7 @@ func (l LockedNames) Unlock() {
 	}
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
-			n.changes.Add(1)
+			n.seq.Add(1)
 			n.lock.Unlock()
 		}
 	}
@@ -154,8 +154,8 @@ func (l LockedNames) Unlock() {
 //
 // +checklocksignore
 func (f *File) StatLocked() (_ disk.Attr, err error) {
-	switch n := f.names; n.changes.Load() {
-	case f.changes:
+	switch n := f.names; n.seq.Load() {
+	case f.namesSeq:
 	case n.latest:
 		f.Attr = n.after
 	default:
@@ -179,11 +179,11 @@ func (f *File) dropIfRemoved(err error) {
 	}
 }
 
-// KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the
+// RememberLocked has the StatLocked of the next call return the attributes that a caller, which has locked the
 // directory's names, has found after its change. Not checked: the lock is in LockedNames.
 //
 // +checklocksignore
-func (f *File) KeepLocked(a disk.Attr) {
+func (f *File) RememberLocked(a disk.Attr) {
 	n := f.names
-	n.after, n.latest = a, n.changes.Load()+1
+	n.after, n.latest = a, n.seq.Load()+1
 }

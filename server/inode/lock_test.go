@@ -89,7 +89,7 @@ func TestStatLockedAfterAnother(t *testing.T) {
 		after, err := first.Stat()
 		mustDo(t, err)
 		if found {
-			first.KeepLocked(after)
+			first.RememberLocked(after)
 		}
 		locked.Unlock()
 		info, err := os.Stat(dir)

@@ -29,8 +29,8 @@ func (f *File) Create(as actas.Thread, name string, mode uint32, withChange bool
 	if err != nil {
 		return nil, err
 	}
-	made.keptAs(f.opener.keep(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
-	made.created, made.ownsCharge = true, false // the charge is the kept one's
+	made.useCached(f.opener.cache(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
+	made.created, made.ownsCharge = true, false // the charge is the cached descriptor's
 	return made, nil
 }
 
@@ -158,7 +158,7 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
-	if err := f.hold(); err != nil {
+	if err := f.enterCharge(); err != nil {
 		return err
 	}
 	held := f.opener.removing(f.key())
@@ -220,7 +220,7 @@ func (f *File) remove(as actas.Thread, name string, flags int) error {
 		index := f.Volume.Files.ChangeNames()
 		defer index.End()
 		v.take()
-		v.keep(as, name)
+		v.makeOrphan(as, name)
 		err := unix.Unlinkat(f.fd, name, flags)
 		if err == nil {
 			index.Unlinked(f.Attr.Ino, name, &v.id)
@@ -290,7 +290,7 @@ func (f *File) replace(as actas.Thread, name string, to *File, newName string, m
 		v.take()
 		v.taking.Renamed(f.fd, name)
 		if f.ID != to.ID || name != newName {
-			v.keep(as, newName)
+			v.makeOrphan(as, newName)
 		}
 		err := f.Volume.Account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 			return unix.Renameat(f.fd, name, to.fd, newName)

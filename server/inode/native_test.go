@@ -197,14 +197,14 @@ func TestHeldFilesTakeNoRoom(t *testing.T) {
 		f.Close()
 	}
 	use(file)
-	was := o.Kept().Files
+	was := o.CacheCounts().Files
 	for range 100 {
 		use(file)
 	}
-	if is := o.Kept().Files; is.Hits != was.Hits+100 || is.Misses != was.Misses {
+	if is := o.CacheCounts().Files; is.Hits != was.Hits+100 || is.Misses != was.Misses {
 		t.Errorf("of 100 opens %d find the file open", is.Hits-was.Hits)
 	}
-	if n := o.Kept().Files.Open; n > most {
+	if n := o.CacheCounts().Files.Open; n > most {
 		t.Errorf("%d are open that nobody uses, of %d", n, most)
 	}
 	if grown := descriptors(t) - before; grown < holds || grown > holds+most {
@@ -213,7 +213,7 @@ func TestHeldFilesTakeNoRoom(t *testing.T) {
 	for _, h := range held {
 		h.Close()
 	}
-	if n := o.Kept().Files.Open; n > most {
+	if n := o.CacheCounts().Files.Open; n > most {
 		t.Errorf("%d are open that nobody uses any more, of %d", n, most)
 	}
 	if grown := descriptors(t) - before; grown > most {
@@ -222,9 +222,9 @@ func TestHeldFilesTakeNoRoom(t *testing.T) {
 	for _, h := range handles { // each once: the oldest give way
 		use(h)
 	}
-	was = o.Kept().Files
+	was = o.CacheCounts().Files
 	use(handles[holds-1])
-	if is := o.Kept().Files; is.Hits != was.Hits+1 {
+	if is := o.CacheCounts().Files; is.Hits != was.Hits+1 {
 		t.Error("the latest is not open any more")
 	}
 }
@@ -482,7 +482,7 @@ func TestReadThroughWriter(t *testing.T) {
 	defer w.Close()
 	_, _, err = w.WriteAt([]byte("data"), 0)
 	mustDo(t, err)
-	before := o.Kept().Files.Open
+	before := o.CacheCounts().Files.Open
 	r, err := o.Open(netip.Addr{}, handle, inode.UseRead)
 	mustDo(t, err)
 	defer r.Close()
@@ -490,7 +490,7 @@ func TestReadThroughWriter(t *testing.T) {
 	if n, err := r.ReadAt(got, 0); n != 4 || err != nil || string(got) != "data" {
 		t.Errorf("read %q, %v", got[:n], err)
 	}
-	if after := o.Kept().Files.Open; after != before {
+	if after := o.CacheCounts().Files.Open; after != before {
 		t.Errorf("%d files are open, were %d", after, before)
 	}
 }

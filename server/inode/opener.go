@@ -30,7 +30,7 @@ type Opener struct {
 	NoAttrs  bool
 	versions versions
 	inside   *locate.Inside
-	changes  *changes
+	changes  *changeAttrs
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
@@ -84,9 +84,9 @@ func (o *Opener) Close() {
 	o.modes.close()
 }
 
-// Kept returns the counts of the caches.
-func (o *Opener) Kept() Kept {
-	return Kept{o.inodes.counts(), o.handles.Counts(), o.table.IndexCounts()}
+// CacheCounts returns the counts of the caches.
+func (o *Opener) CacheCounts() CacheCounts {
+	return CacheCounts{o.inodes.counts(), o.handles.Counts(), o.table.IndexCounts()}
 }
 
 // sweep evicts idle entries.
@@ -224,7 +224,7 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err 
 		err = exports.ErrReadOnly
 	}
 	if err == nil && use == UseNames {
-		err = f.hold()
+		err = f.enterCharge()
 	}
 	if err != nil && f != nil {
 		f.Close()
@@ -237,7 +237,7 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err 
 // ends that call. The descriptor is cached. removed is that of openData.
 func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed bool) (*File, error) {
 	if removed || !o.inodes.isOrphan(fileKey{v.ID, id}) { // whose descriptors are for who holds it
-		if f := o.openKept(v, id, use); f != nil {
+		if f := o.openCached(v, id, use); f != nil {
 			return f, nil
 		}
 	}
@@ -247,12 +247,12 @@ func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed 
 		v.Done()
 		return nil, err
 	}
-	return o.newKept(v, id, use, o.keep(v, id, use, d, charge)), nil
+	return o.newCached(v, id, use, o.cache(v, id, use, d, charge)), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
 func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
-	if f := o.openKept(v, id, use); f != nil {
+	if f := o.openCached(v, id, use); f != nil {
 		return o.mustBeInside(f)
 	}
 	o.inodes.misses.Add(1)
@@ -289,7 +289,7 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 	if use == UseNames && v.Account != nil {
 		c = v.Account.Enter(v.FS.Inode(&f.Attr))
 	}
-	f.keptAs(o.keep(v, id, use, f.own.Take(), c))
+	f.useCached(o.cache(v, id, use, f.own.Take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -299,19 +299,19 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 	return f, nil
 }
 
-// openKept opens a file from the cache. It returns nil if it is not cached.
-func (o *Opener) openKept(v *exports.Volume, id disk.FileID, use Use) *File {
-	kept := o.inodes.get(v, &id, use)
-	if kept == nil {
+// openCached opens a file from the cache. It returns nil if it is not cached.
+func (o *Opener) openCached(v *exports.Volume, id disk.FileID, use Use) *File {
+	cached := o.inodes.get(v, &id, use)
+	if cached == nil {
 		return nil
 	}
-	f := o.newKept(v, id, use, kept)
+	f := o.newCached(v, id, use, cached)
 	if use.isData() {
 		return f // Stat returns ESTALE if it has been removed
 	}
 	f.enterNames()
 	if use == UseNames && !v.Files.IsByIndex() && (f.charge != nil || v.Account == nil) {
-		f.changes = never // StatLocked looks, unless another call has: a twentieth of what a CREATE costs
+		f.namesSeq = never // StatLocked looks, unless another call has: a twentieth of what a CREATE costs
 		return f
 	}
 	var err error
@@ -322,25 +322,25 @@ func (o *Opener) openKept(v *exports.Volume, id disk.FileID, use Use) *File {
 		o.inodes.drop(v, id)
 	}
 	f.leaveNames()
-	o.inodes.release(kept)
+	o.inodes.release(cached)
 	o.spare.Put(f)
 	return nil
 }
 
-// newKept returns a File of a cached descriptor.
-func (o *Opener) newKept(v *exports.Volume, id disk.FileID, use Use, kept *openFile) *File {
+// newCached returns a File of a cached descriptor.
+func (o *Opener) newCached(v *exports.Volume, id disk.FileID, use Use, cached *descriptor) *File {
 	f := o.newFile(v, disk.Descriptor{})
 	f.ID, f.use = id, use
-	f.keptAs(kept)
+	f.useCached(cached)
 	return f
 }
 
-// keptAs makes the file use a cached descriptor, and its charge if the call may change the
+// useCached makes the file use a cached descriptor, and its charge if the call may change the
 // file or a directory's names.
-func (f *File) keptAs(kept *openFile) {
-	f.kept, f.fd, f.since = kept, kept.fd, kept.Sample()
+func (f *File) useCached(cached *descriptor) {
+	f.cached, f.fd, f.since = cached, cached.fd, cached.Sample()
 	if f.use != UseAttr {
-		f.charge = kept.charge
+		f.charge = cached.charge
 	}
 }
 

@@ -63,12 +63,12 @@ func (o *Opener) removing(key fileKey) *inode {
 	case o.orphans.at() < 0:
 		return nil
 	case o.orphans.reclaiming.Load():
-		return o.inodes.hold(key)
+		return o.inodes.use(key)
 	}
-	return o.inodes.holdIf(key)
+	return o.inodes.useIf(key)
 }
 
-// release ends a use of inodes.hold or holdIf. With the last one, an orphan is gone.
+// release ends a use of inodes.use or useIf. With the last one, an orphan is gone.
 func (o *Opener) release(i *inode) {
 	i.shard.mu.Lock()
 	i.held--

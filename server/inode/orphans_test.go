@@ -43,7 +43,7 @@ func keepingAt(t *testing.T, dir string) *keeping {
 	k.v, _ = k.table.ByID(1)
 	counted(t, k.v)
 	k.Opener = inode.NewOpener(k.table, locate.NewKey(make([]byte, 32)), discard)
-	mustDo(t, k.KeepRemoved(k.kept))
+	mustDo(t, k.OpenOrphans(k.kept))
 	var err error
 	k.root, err = k.Root(k.v)
 	mustDo(t, err)
@@ -398,7 +398,7 @@ func TestRemovedNotKept(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				o, root, _ := openerAt(t)
 				if kept != "" {
-					mustDo(t, o.KeepRemoved(kept))
+					mustDo(t, o.OpenOrphans(kept))
 				}
 				k := &keeping{T: t, Opener: o, root: root, kept: disk}
 				handle, h := k.hold("file", "content")

@@ -33,8 +33,8 @@ const extentsMost = 4096
 func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
 	defer f.enterLong()()
-	f.kept.inode.content.lock()
-	defer f.kept.inode.content.mu.Unlock()
+	f.cached.inode.content.lock()
+	defer f.cached.inode.content.mu.Unlock()
 	return f.fill(offset, length, space.AnyRoom, func() error { return disk.Fallocate(f.fd, 0, offset, length) })
 }
 
@@ -42,8 +42,8 @@ func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 func (f *File) Deallocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
 	defer f.enterLong()()
-	f.kept.inode.content.lock()
-	defer f.kept.inode.content.mu.Unlock()
+	f.cached.inode.content.lock()
+	defer f.cached.inode.content.mu.Unlock()
 	return f.fill(offset, length, 0, func() error {
 		for done := int64(0); done < length; {
 			n := f.fewExtents(offset+done, length-done)
@@ -77,7 +77,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 	if long == 0 {
 		long = max(a.Size-fromOffset, 0)
 	}
-	defer f.kept.inode.content.replaced.Store(false)
+	defer f.cached.inode.content.replaced.Store(false)
 	// A file that is mostly holes takes no more than what it has.
 	return f.fill(offset, long, int64(min(a.Used, space.AnyRoom)), func() error {
 		n := f.shareable(from, fromOffset, offset, long)
@@ -87,7 +87,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 		if err := f.mayShare(from, fromOffset, offset, long, a.Size); err != nil {
 			return err
 		}
-		f.kept.inode.content.replaced.Store(true)
+		f.cached.inode.content.replaced.Store(true)
 		for done := int64(0); done < long; {
 			if f.Volume.HasEnded() {
 				return unix.ESTALE
@@ -105,10 +105,10 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 // ShareFrom is CloneFrom of as much of a range as takes a moment. It returns how much that is.
 func (f *File) ShareFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
-	from.kept.inode.content.settled()
+	from.cached.inode.content.settled()
 	defer f.enterLong()()
-	f.kept.inode.content.lock()
-	defer f.kept.inode.content.mu.Unlock()
+	f.cached.inode.content.lock()
+	defer f.cached.inode.content.mu.Unlock()
 	a, err := from.Stat()
 	if err != nil {
 		return 0, err
@@ -189,9 +189,9 @@ func (f *File) fewExtents(offset, length int64) int64 {
 // file ends before, or with an error.
 func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
-	from.kept.inode.content.settled()
-	f.kept.inode.content.lock()
-	defer f.kept.inode.content.mu.Unlock()
+	from.cached.inode.content.settled()
+	f.cached.inode.content.lock()
+	defer f.cached.inode.content.mu.Unlock()
 	err = f.fill(offset, length, space.AnyRoom, func() error {
 		for done < length {
 			in, out := fromOffset+done, offset+done
@@ -218,8 +218,8 @@ func (f *File) enterLong() (leave func()) {
 
 // fill has do change a range, which takes at most so many bytes more than it has: see space.Charge.Fill.
 func (f *File) fill(offset, length, most int64, do func() error) error {
-	f.kept.written.Store(true)
+	f.cached.written.Store(true)
 	err := f.changeIt(func() error { return f.charge.Fill(f.fd, offset, length, most, do) })
-	f.kept.Changed(int(min(length, 1<<30))) // which is much
+	f.cached.Changed(int(min(length, 1<<30))) // which is much
 	return err
 }

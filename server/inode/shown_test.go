@@ -144,27 +144,27 @@ func TestIndexOfSnapshots(t *testing.T) {
 	}
 	x := s.volume().Files.Index()
 	settled(t, x)
-	before := s.Kept().Index.Names
+	before := s.CacheCounts().Index.Names
 	s.set("a", "b")
 	h := s.handle("a", "folder", "7")
-	if n := s.Kept().Index.Names - before; n < 1 || n > 10 {
+	if n := s.CacheCounts().Index.Names - before; n < 1 || n > 10 {
 		t.Errorf("after a look, the index has %d more names", n)
 	}
-	if p := s.Kept().Index.Partial; p != 0 {
+	if p := s.CacheCounts().Index.Partial; p != 0 {
 		t.Errorf("%d indexes are incomplete", p)
 	}
 	// As after a restart: what a client has a handle of is in no index.
 	mustDo(t, s.table.ShowSnapshots(7, s.ready, nil))
 	s.set("a", "b")
 	mustDo(t, s.status(h, inode.UseAttr))
-	if n := s.Kept().Index.Names - before; n < many || n > many+20 {
+	if n := s.CacheCounts().Index.Names - before; n < many || n > many+20 {
 		t.Errorf("after a question, the index has %d more names, want those of one snapshot", n)
 	}
 	s.table.RestIndexes() // which was used
 	mustDo(t, s.status(h, inode.UseAttr))
 	s.table.RestIndexes()
 	s.table.RestIndexes()
-	if n := s.Kept().Index.Names; n != before {
+	if n := s.CacheCounts().Index.Names; n != before {
 		t.Errorf("when nobody uses it, the index has %d names, and had %d", n, before)
 	}
 	forgetOpen(s.Opener)
@@ -177,7 +177,7 @@ func TestIndexOfSnapshots(t *testing.T) {
 		}
 	}
 	s.table.HideSnapshots(7)
-	if n := s.Kept().Index.Names; n != before {
+	if n := s.CacheCounts().Index.Names; n != before {
 		t.Errorf("hidden, the index has %d names, and had %d", n, before)
 	}
 }
@@ -205,7 +205,7 @@ func TestIndexesOfManySnapshots(t *testing.T) {
 		}
 	}
 	say := func(what string) int {
-		k := s.Kept().Index
+		k := s.CacheCounts().Index
 		t.Logf("%s: %d names, %d KiB", what, k.Names, k.Bytes>>10)
 		return k.Names
 	}

@@ -52,7 +52,7 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	before = syncs()
 	for i := range files {
 		write(fmt.Sprint("file", i))
-		if n := o.Kept().Files.Open; n > 2*most { // one more in each shard, until another file is opened there
+		if n := o.CacheCounts().Files.Open; n > 2*most { // one more in each shard, until another file is opened there
 			t.Fatalf("%d files are open, of %d", n, most)
 		}
 	}

@@ -14,8 +14,8 @@ type Together struct{ entered bool }
 func (t *Together) Do(f, data *File, do func() error) error {
 	if data != nil && data.use == UseWrite {
 		defer data.enterToResize()()
-		data.kept.inode.content.lock()
-		defer data.kept.inode.content.mu.Unlock()
+		data.cached.inode.content.lock()
+		defer data.cached.inode.content.mu.Unlock()
 		data.together = t
 	}
 	f.together = t

@@ -18,8 +18,8 @@ type victim struct {
 	dir    *File
 	name   string
 	id     disk.FileID     // zero: nothing there, or nothing that is open or could be
-	kept   *openFile       // of the file, nil: none
-	own    disk.Descriptor // of the file if kept is nil, or none
+	cached *descriptor     // of the file, nil: none
+	own    disk.Descriptor // of the file if cached is nil, or none
 	taking space.Taking
 	held   *inode // nil: no client has it open
 	linked bool   // held got its name for this
@@ -32,8 +32,8 @@ type victim struct {
 // LockedNames.Unlock closes this, and no change is under way then, which a snapshot would wait for. The call itself waits:
 // its client finds the space free.
 type removed struct {
-	descriptors [uses]*openFile // from the cache, where nobody finds them any more
-	kept        *openFile       // a use of one that is among these, or that others use, too
+	descriptors [uses]*descriptor // from the cache, where nobody finds them any more
+	cached      *descriptor       // a use of one that is among these, or that others use, too
 	own         disk.Descriptor
 	held        *inode
 	next        *removed // from the same directory
@@ -53,7 +53,7 @@ func (v *victim) take() {
 		return
 	}
 	a := v.dir.Volume.Account
-	if v.kept = v.dir.opener.inodes.get(v.dir.Volume, &v.id, UseAttr); v.kept == nil {
+	if v.cached = v.dir.opener.inodes.get(v.dir.Volume, &v.id, UseAttr); v.cached == nil {
 		if a == nil && v.isSmall() {
 			return
 		}
@@ -64,12 +64,12 @@ func (v *victim) take() {
 	}
 	switch {
 	case a == nil:
-	case v.kept == nil:
+	case v.cached == nil:
 		v.taking = a.Take(v.own.FD())
-	case v.kept.charge != nil:
-		v.taking = v.kept.charge.Take(v.kept.fd)
+	case v.cached.charge != nil:
+		v.taking = v.cached.charge.Take(v.cached.fd)
 	default:
-		v.taking = a.Take(v.kept.fd)
+		v.taking = a.Take(v.cached.fd)
 	}
 }
 
@@ -98,12 +98,12 @@ func (v *victim) isSmall() bool {
 	return err == nil && st.Size <= smallMost && st.Blocks*512 <= smallMost
 }
 
-// keep gives a file that clients hold open another name, if it is about to lose its last one. It
+// makeOrphan gives a file that clients hold open another name, if it is about to lose its last one. It
 // does nothing where that fails, as on a full disk: then the file stays as long as this process has it
 // open. Not checked: taken unlocks the names, if there are any.
 //
 // +checklocksignore
-func (v *victim) keep(as actas.Thread, name string) {
+func (v *victim) makeOrphan(as actas.Thread, name string) {
 	dir := v.dir
 	if v.id.IsZero() {
 		return
@@ -117,7 +117,7 @@ func (v *victim) keep(as actas.Thread, name string) {
 	}
 }
 
-// taken ends it. err is the result of removing the name. Not checked: keep has locked the names, if there are any.
+// taken ends it. err is the result of removing the name. Not checked: makeOrphan has locked the names, if there are any.
 //
 // +checklocksignore
 func (v *victim) taken(err error) error {
@@ -126,7 +126,7 @@ func (v *victim) taken(err error) error {
 		o.unlinkOrphan(v.held)
 	}
 	v.taking.Done(err)
-	r := removed{kept: v.kept, own: v.own, held: v.held, next: v.dir.removed}
+	r := removed{cached: v.cached, own: v.own, held: v.held, next: v.dir.removed}
 	if err == nil {
 		r.descriptors = o.inodes.takeOut(v.dir.Volume, v.id)
 	}
@@ -151,8 +151,8 @@ func (r *removed) close(o *Opener) {
 		for _, f := range r.descriptors {
 			f.close()
 		}
-		if r.kept != nil {
-			o.inodes.release(r.kept)
+		if r.cached != nil {
+			o.inodes.release(r.cached)
 		}
 		r.own.Close()
 	}

@@ -128,9 +128,9 @@ func TestRemovedIsNotOpen(t *testing.T) {
 		counted(t, v)
 		for range 20 {
 			handle := create(t, o, root, "file") // and it stays open
-			open := o.Kept().Files.Open
+			open := o.CacheCounts().Files.Open
 			mustDo(t, inNames(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "file") }))
-			if n := o.Kept().Files.Open; n != open-1 {
+			if n := o.CacheCounts().Files.Open; n != open-1 {
 				t.Fatalf("%d files are open after a removal, and %d before", n, open)
 			}
 			other := create(t, o, root, "other")

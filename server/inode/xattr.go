@@ -74,7 +74,7 @@ func (f *File) SetXattr(as actas.Thread, name, value []byte, flags int) error {
 			return unix.ENOSPC
 		}
 	}
-	if err := f.hold(); err != nil {
+	if err := f.enterCharge(); err != nil {
 		return err
 	}
 	return f.changeXattr(len(full)+len(value), func() error {
@@ -91,7 +91,7 @@ func (f *File) RemoveXattr(as actas.Thread, name []byte) error {
 	if !f.hasXattrs() {
 		return unix.EPERM
 	}
-	if err := f.hold(); err != nil {
+	if err := f.enterCharge(); err != nil {
 		return err
 	}
 	full := disk.XattrUser + string(name)

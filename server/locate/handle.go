@@ -94,14 +94,14 @@ func (k *Key) Parse(handle []byte) (volume uint64, file disk.FileID, err error) 
 	if end <= handleHeader || len(handle) > HandleMax || handle[0] != handleVersion {
 		return 0, disk.FileID{}, ErrBadHandle
 	}
-	place := &k.proved[binary.BigEndian.Uint64(handle[end:])%provedMax]
-	if p := place.Load(); p == nil || !hmac.Equal(handle, p.bytes[:p.n]) {
+	slot := &k.proved[binary.BigEndian.Uint64(handle[end:])%provedMax]
+	if p := slot.Load(); p == nil || !hmac.Equal(handle, p.bytes[:p.n]) {
 		if !k.proves(handle[:end], handle[end:]) {
 			return 0, disk.FileID{}, ErrBadHandle
 		}
 		p = &proof{n: len(handle)}
 		copy(p.bytes[:], handle)
-		place.Store(p)
+		slot.Store(p)
 	}
 	return binary.BigEndian.Uint64(handle[2:]), IDIn(handle), nil
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/podnas/podnas/server/disk"
 )
 
-// Described is the key of a cached handle: a reused inode number has a different
+// BirthKey is the key of a cached handle: a reused inode number has a different
 // birth time.
-type Described struct {
+type BirthKey struct {
 	Volume uint64 // its ID
 	Device uint64 // a snapshot on btrfs has the same numbers and times
 	Ino    uint64
@@ -33,7 +33,7 @@ type handleSets [setRuns * setRun][setWays]atomic.Pointer[CachedHandle]
 
 // CachedHandle does not change, except used and attrs.
 type CachedHandle struct {
-	file  Described
+	file  BirthKey
 	used  atomic.Uint32 // the age at its last use
 	n     uint8
 	bytes [HandleMax]byte
@@ -95,14 +95,14 @@ const (
 const HandlesKept = time.Minute
 
 // set is the index of the file's set.
-func (d *Described) set() int {
+func (d *BirthKey) set() int {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio: its products are spread evenly
 	run := (d.Ino/setRun ^ d.Volume ^ d.Device*odd) * odd
 	return int(run>>(64-runBits)*setRun | d.Ino%setRun)
 }
 
 // find returns the ways of the file's set, nil while the cache is empty, and the set's counts.
-func (h *Handles) find(d *Described) (*[setWays]atomic.Pointer[CachedHandle], *handleCount) {
+func (h *Handles) find(d *BirthKey) (*[setWays]atomic.Pointer[CachedHandle], *handleCount) {
 	set := d.set()
 	count := &h.count[set%len(h.count)]
 	if sets := h.sets.Load(); sets != nil {
@@ -112,7 +112,7 @@ func (h *Handles) find(d *Described) (*[setWays]atomic.Pointer[CachedHandle], *h
 }
 
 // Get returns the handle of a file, nil if it is not cached.
-func (h *Handles) Get(d *Described) *CachedHandle {
+func (h *Handles) Get(d *BirthKey) *CachedHandle {
 	ways, count := h.find(d)
 	if ways != nil {
 		for i := range ways {
@@ -130,7 +130,7 @@ func (h *Handles) Get(d *Described) *CachedHandle {
 // AttrsOf returns the attributes that are remembered of the file with an inode number, and its handle, nil if they are not,
 // or are not of this version of the file, or not from between two times.
 func (h *Handles) AttrsOf(v *Volume, ino, version uint64, after, until int64) (*CachedAttrs, *CachedHandle) {
-	key := Described{Volume: v.ID, Device: v.FS.Device, Ino: ino}
+	key := BirthKey{Volume: v.ID, Device: v.FS.Device, Ino: ino}
 	ways, count := h.find(&key)
 	if ways == nil {
 		return nil, nil
@@ -153,7 +153,7 @@ func (h *Handles) AttrsOf(v *Volume, ino, version uint64, after, until int64) (*
 
 // Of returns the cached handle of a file, nil: it is not cached.
 func (h *Handles) Of(v *Volume, ino uint64, id *disk.FileID) *CachedHandle {
-	key := Described{Volume: v.ID, Device: v.FS.Device, Ino: ino}
+	key := BirthKey{Volume: v.ID, Device: v.FS.Device, Ino: ino}
 	ways, _ := h.find(&key)
 	if ways == nil {
 		return nil
@@ -175,7 +175,7 @@ func (h *Handles) use(r *CachedHandle) {
 
 // Put caches a handle. If all ways of its set are used, it replaces the least recently used
 // handle.
-func (h *Handles) Put(d *Described, handle []byte) {
+func (h *Handles) Put(d *BirthKey, handle []byte) {
 	all := h.sets.Load()
 	if all == nil {
 		h.sets.CompareAndSwap(nil, new(handleSets))

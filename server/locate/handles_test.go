@@ -9,9 +9,9 @@ import (
 )
 
 // sameSet are n files of one set.
-func sameSet(n int) (files []Described) {
+func sameSet(n int) (files []BirthKey) {
 	for ino := uint64(128); len(files) < n; ino += setRun {
-		d := Described{Volume: 7, Device: 0x801, Ino: ino, Sec: 1_700_000_000}
+		d := BirthKey{Volume: 7, Device: 0x801, Ino: ino, Sec: 1_700_000_000}
 		if len(files) == 0 || d.set() == files[0].set() {
 			files = append(files, d)
 		}
@@ -20,13 +20,13 @@ func sameSet(n int) (files []Described) {
 }
 
 // handleFor is some handle of a file, another for each.
-func handleFor(d *Described) []byte {
+func handleFor(d *BirthKey) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 24), d.Ino)
 }
 
 func TestHandlesAge(t *testing.T) {
 	var h Handles
-	cached := func(d *Described) bool {
+	cached := func(d *BirthKey) bool {
 		t.Helper()
 		got := h.Get(d)
 		if got != nil && !slices.Equal(got.bytes[:got.n], handleFor(d)) {
@@ -122,7 +122,7 @@ func TestAttrsMemory(t *testing.T) {
 		return m.TotalAlloc
 	}
 	var h Handles
-	d := Described{Sec: 1}
+	d := BirthKey{Sec: 1}
 	h.Put(&d, nil) // the sets are there
 	handle := make([]byte, 24)
 	before := used()

@@ -31,11 +31,11 @@ type Index struct {
 	renames  atomic.Uint64
 	renaming atomic.Int64
 
-	walks  walks
-	losses uint64 // of names, when the last walk began; guarded by walks.mu
-	kept   keptIndex
-	loaded atomic.Bool // the index had names before the first walk
-	used   atomic.Bool // since the last Rest
+	walks    walks
+	losses   uint64 // of names, when the last walk began; guarded by walks.mu
+	kept     keptIndex
+	loaded   atomic.Bool // the index had names before the first walk
+	askedFor atomic.Bool // since the last DropUnused
 }
 
 // indexMax is how many bytes of memory all indexes may take, unless more or less is asked for: enough for 2.5
@@ -52,12 +52,12 @@ var (
 
 func newIndex(v *Volume) *Index {
 	memory := v.indexes.memory
-	if v.Sleeps {
+	if v.OnDemand {
 		memory = v.indexes.sleeping
 	}
 	x := &Index{volume: v, names: inodeindex.New(memory), log: v.indexes.log}
 	x.walks.init()
-	if v.byIndex && !v.Sleeps {
+	if v.byIndex && !v.OnDemand {
 		x.kept.path = v.indexes.file(v.ID)
 	}
 	return x
@@ -92,7 +92,7 @@ func (n *IndexCounts) Add(v *Volume) {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
 	n.Walks += x.walks.ended
-	if !x.walks.complete && (!v.Sleeps || x.walks.begun > 0) {
+	if !x.walks.complete && (!v.OnDemand || x.walks.begun > 0) {
 		n.Partial++
 	}
 }
@@ -142,8 +142,8 @@ func (x *Index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
 	if ino == 0 {
 		return disk.Descriptor{}, unix.ESTALE
 	}
-	if x.volume.Sleeps && !x.used.Load() {
-		x.used.Store(true)
+	if x.volume.OnDemand && !x.askedFor.Load() {
+		x.askedFor.Store(true)
 	}
 	renamed, repaired, asked, again, answered := 0, 0, 0, false, false
 	for {

@@ -65,10 +65,11 @@ func (n *Indexes) Forget(volume uint64) error {
 	return removeKeptIndex(path)
 }
 
-// Rest has an index that sleeps forget all names if no call has asked it for a file since the last Rest, and it is not walked.
-func (v *Volume) Rest() {
+// DropUnused has an index that is filled on demand forget all names if no call has asked it for a file since the last
+// DropUnused, and it is not walked.
+func (v *Volume) DropUnused() {
 	x := v.index.Load()
-	if x == nil || !v.Sleeps || x.used.Swap(false) {
+	if x == nil || !v.OnDemand || x.askedFor.Swap(false) {
 		return
 	}
 	x.walks.mu.Lock()

@@ -253,7 +253,7 @@ func (a *above) has(id *disk.FileID) bool { return slices.Contains(a.ids, *id) }
 // above returns the directories above the root. It caches them for the same time as
 // other directories.
 func (v *Volume) above(now uint32) (*above, error) {
-	if a := v.over.Load(); a != nil && a.at == now {
+	if a := v.aboveRoot.Load(); a != nil && a.at == now {
 		return a, nil
 	}
 	a := &above{at: now}
@@ -263,7 +263,7 @@ func (v *Volume) above(now uint32) (*above, error) {
 	for len(a.ids) < leapsMax {
 		next, id, err := v.ancestor(at, 1)
 		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT) {
-			v.over.Store(a)
+			v.aboveRoot.Store(a)
 			return a, nil
 		}
 		if err != nil {
@@ -271,7 +271,7 @@ func (v *Volume) above(now uint32) (*above, error) {
 		}
 		if id == last { // "/"
 			next.Close()
-			v.over.Store(a)
+			v.aboveRoot.Store(a)
 			return a, nil
 		}
 		a.ids = append(a.ids, id)

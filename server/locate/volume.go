@@ -25,9 +25,9 @@ type Config struct {
 	Path string // for people
 	Root *os.File
 	FS   *disk.FS
-	// Sleeps is whether its index, if it has one, is empty unless it is used: it gets the names that calls see, is filled when
-	// a call asks for a file that it does not have, and forgets all of them in Rest.
-	Sleeps bool
+	// OnDemand is whether its index, if it has one, is empty unless it is used: it gets the names that calls see, is filled when
+	// a call asks for a file that it does not have, and forgets all of them in DropUnused.
+	OnDemand bool
 }
 
 // Volume finds the files of one volume.
@@ -45,8 +45,8 @@ type Volume struct {
 	mount   uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
 	births  bool   // the disk has the times of birth
 
-	over     atomic.Pointer[above]
-	climbing sync.Mutex // held while walking up many levels, see Inside.Find
+	aboveRoot atomic.Pointer[above]
+	climbing  sync.Mutex // held while walking up many levels, see Inside.Find
 }
 
 // SetUp sets what the volume is, and how its files are identified and found. recorded is what its record says of that,

@@ -211,11 +211,11 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	a := f.Attr
 	var change uint64
 	switch changeToo := wanted.Has(nfs4.AttrChange); {
-	case c.cur.fresh && changeToo:
+	case c.cur.attrsCurrent && changeToo:
 		change, a, err = f.Change(a)
 	case changeToo:
 		change, a, err = f.StatChange()
-	case !c.cur.fresh:
+	case !c.cur.attrsCurrent:
 		a, err = f.Stat()
 	}
 	if err != nil {
@@ -227,11 +227,11 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	return c.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
 }
 
-// lookedAt is attrFile of the current file for its attributes alone, which are those of before if it is not fresh. If no
+// lookedAt is attrFile of the current file for its attributes alone, which are those of before unless they are current. If no
 // operation follows, it need not be open.
 func (c *compound) lookedAt() (*inode.File, error) {
 	switch {
-	case c.cur.file != nil && !c.cur.fresh:
+	case c.cur.file != nil && !c.cur.attrsCurrent:
 		c.Of(c.cur.file)
 		return c.cur.file, nil
 	case c.left > 0, c.cur.n == 0, c.cur.file != nil:
@@ -241,7 +241,7 @@ func (c *compound) lookedAt() (*inode.File, error) {
 	if errors.Is(err, syscall.ESTALE) {
 		return c.attrFile(&c.cur) // it may be open and removed
 	}
-	c.cur.fresh = err == nil
+	c.cur.attrsCurrent = err == nil
 	return f, err
 }
 

@@ -29,9 +29,12 @@ type compound struct {
 	head   int    // where the reply has its status
 	status nfs4.Status
 
-	op        nfs4.OpNum // the one under way
-	onlyLooks bool       // op changes nothing, so the attributes that it reads are right for the operation after it
-	looksLast bool       // op has looked at the current file after all that it has changed
+	op nfs4.OpNum // the one under way
+
+	// An operation may use what one before has read of the current file, as long as nothing can have changed it since:
+	// object.attrsCurrent and object.found say so, and perform ends it by these two.
+	onlyLooks bool // op changes nothing, so the attributes that it reads are right for the operation after it
+	looksLast bool // op has looked at the current file after all that it has changed
 
 	cur, saved       object
 	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
@@ -148,8 +151,8 @@ func (c *compound) perform() result {
 		res, err = do(c)
 	}
 	if !c.onlyLooks {
-		c.cur.fresh, c.cur.found = c.cur.fresh && c.looksLast, false
-		c.saved.fresh, c.saved.found = false, false
+		c.cur.attrsCurrent, c.cur.found = c.cur.attrsCurrent && c.looksLast, false
+		c.saved.attrsCurrent, c.saved.found = false, false
 		c.Forget()
 	}
 	if errors.Is(err, exports.ErrReadOnly) { // the reply waits for nothing

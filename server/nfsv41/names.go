@@ -51,7 +51,7 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 		return nil, err
 	}
 	c.cur.setFile(made.Object)
-	c.cur.fresh = false // its attributes were set after it was opened
+	c.cur.attrsCurrent = false // its attributes were set after it was opened
 	c.stateid = nfs4.Stateid{}
 	return &nfs4.CreateRes{Change: changeInfo(&made.Dir), AttrSet: attrSet}, nil
 }

@@ -17,10 +17,10 @@ type object struct {
 	n      int
 	handle [locate.HandleMax]byte // of a file
 
-	file  *inode.File // open for its attributes; nil: not yet
-	names *inode.File // open for its names; nil: not yet
-	found bool        // LOOKUP has just found it, and its attributes are in memory.found
-	fresh bool        // file was opened by this operation or those before it that only look, and has its attributes from then
+	file         *inode.File // open for its attributes; nil: not yet
+	names        *inode.File // open for its names; nil: not yet
+	found        bool        // LOOKUP has just found it, and its attributes are in memory.found
+	attrsCurrent bool        // file was opened by this operation or those before it that only look, and has its attributes from then
 }
 
 func (o *object) isSet() bool { return o.node != nil || o.n > 0 }
@@ -30,7 +30,7 @@ func (o *object) set(handle []byte) { *o = object{n: len(handle)}; copy(o.handle
 
 // setFile makes it a file that the call has opened for its attributes.
 func (o *object) setFile(f *inode.File) {
-	*o = object{file: f, fresh: true}
+	*o = object{file: f, attrsCurrent: true}
 	o.n = len(f.AppendHandle(o.handle[:0]))
 }
 
@@ -62,13 +62,13 @@ func (c *compound) openFile(o *object, use inode.Use) (*inode.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.file, o.fresh = f, true
-	case !o.fresh:
+		o.file, o.attrsCurrent = f, true
+	case !o.attrsCurrent:
 		a, err := o.file.Stat()
 		if err != nil {
 			return nil, err
 		}
-		o.file.Attr, o.fresh = a, true
+		o.file.Attr, o.attrsCurrent = a, true
 	}
 	c.Of(o.file)
 	return o.file, nil

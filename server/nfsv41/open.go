@@ -88,7 +88,12 @@ func (c *compound) openOp() (result, error) {
 	}, nil
 }
 
-// doOpen finds or makes the file, and opens it. What the client has open already stays as it was unless all has succeeded.
+// doOpen does an OPEN. What the client has open already stays as it was unless all has succeeded. In this order:
+//
+//  1. findOpen: the claim, the name, the grace period. A file that is made is not synced yet.
+//  2. openFound: what it is, the caller's rights, a descriptor for the data. If that fails, what was made stays, synced.
+//  3. hold: a reservation that others can't exclude, the sync of what was made or found, the size, the state. If the
+//     state refuses, what was made is removed again.
 func (c *compound) doOpen(o *opening) error {
 	if err := c.findOpen(o); err != nil {
 		return err
@@ -393,7 +398,7 @@ func (c *compound) openEarly(o *opening, use inode.Use) error {
 		return err
 	}
 	f.Attr = found.attr
-	o.early, o.object.file, o.object.fresh = f, f, true
+	o.early, o.object.file, o.object.attrsCurrent = f, f, true
 	return nil
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // operation does an operation, once and whole. It returns an error that becomes the status, and nil or
-// what the result has besides.
+// what the result has besides. It runs on the goroutine that reads the connection, and may block only after
+// vfs.Call.MayWait, which Call.Open calls itself unless it is inode.AtOnce.
 type operation func(*compound) (result, error)
 
 // with is an operation whose arguments are decoded first. Those that are most frequent have them in the

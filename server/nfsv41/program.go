@@ -116,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if cfg.Removed != "" {
-		if err := cfg.Opener.KeepRemoved(cfg.Removed); err != nil { // as on a full disk
+		if err := cfg.Opener.OpenOrphans(cfg.Removed); err != nil { // as on a full disk
 			cfg.Log.Warn("nfs: files that are removed while clients have them open can't be kept over a restart", "err", err)
 		}
 	}

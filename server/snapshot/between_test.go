@@ -36,7 +36,7 @@ func (k *kept) check(t *testing.T, seed uint64, when string) {
 func newHoldingVolume(t *testing.T, disk string) *volume {
 	t.Helper()
 	v := newVolume(t, disk)
-	mustDo(t, v.opener.KeepRemoved(filepath.Join(disk, "removed")))
+	mustDo(t, v.opener.OpenOrphans(filepath.Join(disk, "removed")))
 	v.opener.EndReclaim(t.Context())
 	return v
 }

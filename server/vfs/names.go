@@ -116,7 +116,7 @@ func (c *Call) after(dir *inode.File) (a Attrs) {
 		a.Attr, err = dir.Stat()
 	}
 	if a.Known = err == nil; a.Known {
-		dir.KeepLocked(a.Attr)
+		dir.RememberLocked(a.Attr)
 	}
 	return a
 }
