@@ -57,8 +57,8 @@ type Copy struct {
 // size and mtime of its source is complete. Files have no name before that, where
 // the disk knows O_TMPFILE.
 //
-// The errors ENOSPC and EDQUOT mean that to is full. The error is ctx's if ctx
-// ended.
+// The errors ENOSPC and EDQUOT mean that to is full, and ErrTooDeep that from has more than 65,536
+// levels. The error is ctx's if ctx ended.
 func (c *Copy) Run(ctx context.Context, from, to *os.File) error {
 	j := job{Copy: c, ctx: ctx, linked: Inodes{}}
 	if err := j.to.begin(to); err != nil {

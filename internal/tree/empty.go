@@ -17,18 +17,25 @@ const (
 	emptyPause = 20 * time.Millisecond
 )
 
+// emptyDeepest is how deep Empty goes. What is deeper it moves to the top, and empties later.
+const emptyDeepest = 16 << 10
+
 // Empty removes everything in a directory, and returns the number of entries. It
 // changes modes and flags that prevent it.
 func Empty(ctx context.Context, dir *os.File) (int, error) {
-	var e emptier
+	e := emptier{top: dir, deepest: emptyDeepest}
+	return e.empty(ctx)
+}
+
+func (e *emptier) empty(ctx context.Context) (int, error) {
 	e.Name = func(dir *os.File, name string) (bool, error) { return e.name(ctx, dir, name) }
 	for {
 		found, removed := e.found, e.removed
-		switch err := e.pass(dir); {
+		switch err := e.pass(e.top); {
 		case err != nil, e.found == found:
 			return e.removed, err
 		case e.removed == removed:
-			return e.removed, fmt.Errorf("empty %s: %w", dir.Name(), unix.ENOTEMPTY)
+			return e.removed, fmt.Errorf("empty %s: %w", e.top.Name(), unix.ENOTEMPTY)
 		}
 	}
 }
@@ -37,8 +44,11 @@ func Empty(ctx context.Context, dir *os.File) (int, error) {
 // misses, because a directory was listed while names were removed from it, another pass finds.
 type emptier struct {
 	Walker
+	top     *os.File
+	deepest int // how many directories there may be on the way
 	found   int // names
 	removed int
+	raised  int // directories that were moved to the top
 }
 
 // pass walks the tree once.
@@ -67,7 +77,23 @@ func (e *emptier) name(ctx context.Context, dir *os.File, name string) (enter bo
 	if full && err == nil {
 		err = unlock(dir, name)
 	}
+	if full && err == nil && e.Depth() >= e.deepest {
+		return false, e.raise(dir, name)
+	}
 	return full, err
+}
+
+// raise moves a directory to the top, where another pass finds it.
+func (e *emptier) raise(dir *os.File, name string) error {
+	for ; ; e.raised++ {
+		err := unix.Renameat2(int(dir.Fd()), name, int(e.top.Fd()), fmt.Sprintf("deep-%d", e.raised), unix.RENAME_NOREPLACE)
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+			return nil
+		case !errors.Is(err, unix.EEXIST):
+			return fmt.Errorf("move %q up: %w", e.Path(name), err)
+		}
+	}
 }
 
 // remove removes a file or a directory; full is whether that has entries.

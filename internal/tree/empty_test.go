@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,5 +62,20 @@ func TestEmptyEnds(t *testing.T) {
 	cancel()
 	if n, err := Empty(ctx, open(t, dir)); !errors.Is(err, context.Canceled) || n > emptyBatch {
 		t.Errorf("removed %d, %v", n, err)
+	}
+}
+
+// What is deeper than a walk goes is emptied from the top, also where names of its own are in the way.
+func TestEmptyDeep(t *testing.T) {
+	root := tempDir(t)
+	deep := filepath.Join(root, strings.Repeat("d/", 50))
+	must(t, os.MkdirAll(deep, 0o755), os.WriteFile(filepath.Join(deep, "f"), nil, 0o600),
+		os.MkdirAll(filepath.Join(root, "deep-0", "x"), 0o755), os.Chmod(deep, 0o500))
+	e := emptier{top: open(t, root), deepest: 8}
+	if n, err := e.empty(t.Context()); err != nil || n != 53 || e.raised == 0 {
+		t.Errorf("removed %d, moved up %d, %v, want 53", n, e.raised, err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

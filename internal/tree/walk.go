@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func (e *Entry) Type() uint32 { return uint32(e.Stat.Mode) & unix.S_IFMT }
 // meanwhile.
 //
 // Walk follows no symbolic link and enters no mount and no subvolume. It reads only
-// directories, and pauses often to leave the disk to others.
+// directories, and pauses often to leave the disk to others. The error is ErrTooDeep beyond 65,536 levels.
 func Walk(ctx context.Context, root *os.File, enter func(dir *os.File) error, visit func(*Entry) error) error {
 	w := entries{visit: visit}
 	w.Enter = func(_ string, dir *os.File, _ *unix.Statx_t) error { return enter(dir) }
@@ -49,6 +50,7 @@ type entries struct {
 }
 
 func (w *entries) run(ctx context.Context, root *os.File) error {
+	w.Deepest = cmp.Or(w.Deepest, deepest)
 	w.Name = func(_ *os.File, name string) (enter bool, err error) {
 		if enter, err = w.one(name); err != nil {
 			return false, err

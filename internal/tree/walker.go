@@ -42,11 +42,21 @@ type Walker struct {
 	// Lost is called when a directory was moved while the walk was in it, so that there is
 	// no way back to the one above. The walk omits what is still to be entered and read there.
 	Lost func()
+	// Deepest is how many directories there may be on the way, or 0 for no bound: one that is deeper ends the walk with
+	// ErrTooDeep. The way takes memory.
+	Deepest int
 
 	at   position
 	held int    // bytes that the below of all directories on the way take
 	buf  []byte // for getdents64(2)
 }
+
+// deepest is how deep what Copy copies, and what Walk walks, may be. A path has 2,048 directories at most (PATH_MAX), but
+// who goes from one to the next can make them deeper, and would take the memory of all.
+const deepest = 64 << 10
+
+// ErrTooDeep is the error of a tree whose directories are nested deeper than a Walker's bound.
+var ErrTooDeep = errors.New("directories are nested too deep")
 
 // Run walks the tree to its end. root stays the caller's, and must stay open.
 func (w *Walker) Run(root *os.File) error {
@@ -98,6 +108,9 @@ func (w *Walker) Close() { w.at.close() }
 
 // down enters a subdirectory, if it is still there.
 func (w *Walker) down(name string) error {
+	if w.Deepest > 0 && w.Depth() >= w.Deepest {
+		return fmt.Errorf("%q: %w: at most %d are possible", w.Path(name), ErrTooDeep, w.Deepest)
+	}
 	dir, err := openDir(w.at.dir, name)
 	switch {
 	case err == nil:

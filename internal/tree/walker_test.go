@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -112,5 +113,20 @@ func TestBelow(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || cap(b) > 0 {
 		t.Errorf("%d names, want the same %d; %d bytes are kept", len(got), len(want), cap(b))
+	}
+}
+
+// A walk of a tree that is too deep ends with an error, and one that says no bound has that of a copy.
+func TestTooDeep(t *testing.T) {
+	dir := tempDir(t)
+	must(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 9)), 0o755))
+	for most, want := range map[int]error{10: nil, 9: ErrTooDeep, 0: nil} {
+		w := entries{Walker: Walker{Deepest: most}, visit: func(*Entry) error { return nil }}
+		if err := w.run(t.Context(), open(t, dir)); !errors.Is(err, want) {
+			t.Errorf("a bound of %d: %v, want %v", most, err, want)
+		}
+		if most == 0 && w.Deepest != deepest {
+			t.Errorf("without one it is %d, want %d", w.Deepest, deepest)
+		}
 	}
 }
