@@ -153,7 +153,7 @@ func (c *compound) listPseudo(l *lister) error {
 		last = e.name
 		if e.volume == nil {
 			c.pseudoAttrs(e.node, &l.attrs)
-		} else if err := c.rootAttrs(e.volume, l, &names); err != nil {
+		} else if err := c.Shortly(func() error { return c.rootAttrs(e.volume, l, &names) }); err != nil {
 			l.attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), RdattrError: statusOf(err)}
 		}
 		if fits, err := l.add(e.cookie, []byte(e.name)); !fits {

@@ -99,10 +99,26 @@ func (c *Call) Begin(s *Service, conn Conn, who Caller, served *stats.Call) {
 
 // End closes the call's files. It must be called whatever becomes of the call, so deferred.
 func (c *Call) End() {
-	for _, f := range c.files {
+	c.closeFrom(0)
+	c.files = nil
+}
+
+// Shortly calls do, and closes what that has opened when it returns: what a call has open must not grow with a listing.
+func (c *Call) Shortly(do func() error) error {
+	opened := len(c.files)
+	defer func() {
+		c.closeFrom(opened)
+		c.Forget() // of a file that is used again as another one
+	}()
+	return do()
+}
+
+func (c *Call) closeFrom(first int) {
+	for _, f := range c.files[first:] {
 		f.Close()
 	}
-	c.files = nil
+	clear(c.files[first:])
+	c.files = c.files[:first]
 }
 
 // Closes adds a file that is closed when the call ends.

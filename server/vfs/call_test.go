@@ -100,6 +100,29 @@ func mustDo(t testing.TB, err error) {
 	}
 }
 
+// What a call opens for a moment is closed after that, also if it fails, and what it had open before at its end.
+func TestShortly(t *testing.T) {
+	c := newWorld(t).call(0)
+	var before, during, failed closings
+	c.Closes(&before)
+	mustDo(t, c.Shortly(func() error { c.Closes(&during); return nil }))
+	if err := c.Shortly(func() error { c.Closes(&failed); return syscall.EIO }); !errors.Is(err, syscall.EIO) {
+		t.Errorf("it returns %v", err)
+	}
+	if before != 0 || during != 1 || failed != 1 {
+		t.Errorf("closed %d, %d and %d times, want only what was opened meanwhile", before, during, failed)
+	}
+	c.End()
+	if before != 1 || during != 1 || failed != 1 {
+		t.Errorf("closed %d, %d and %d times at the end, want each once", before, during, failed)
+	}
+}
+
+// closings counts how often it is closed.
+type closings int
+
+func (c *closings) Close() { *c++ }
+
 // A call that is alone syncs itself. Any other waits for another goroutine, and holds up
 // no call behind it meanwhile.
 func TestSync(t *testing.T) {
