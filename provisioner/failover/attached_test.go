@@ -22,7 +22,7 @@ func TestDeletedByForce(t *testing.T) {
 	}{
 		"of a driver": {
 			v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "pvc-1"}},
-			"kubernetes.io/csi/driver.longhorn.io^pvc-1", "loses its replicas",
+			"kubernetes.io/csi/driver.longhorn.io^pvc-1", "does NOT stop the old one",
 		},
 		"by iSCSI": {
 			v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{TargetPortal: "192.0.2.1:3260", IQN: "iqn.2026-01.example:a", Lun: 1}},

@@ -16,14 +16,6 @@ type disk struct {
 	says string // what keeps the old node from it
 }
 
-// fences are the CSI drivers whose storage takes the disk from the old node by itself, and how.
-func fences() map[string]string {
-	return map[string]string{
-		"driver.longhorn.io":     "Longhorn attaches it to one node; the old one loses its replicas",
-		"linstor.csi.linbit.com": "DRBD lets the side with quorum write, if the StorageClass has auto-quorum",
-	}
-}
-
 // clouds are the CSI drivers of clouds, whose disks are attached to one machine. They say in which zone a disk is, never in which node.
 func clouds() map[string]string {
 	return map[string]string{
@@ -193,18 +185,27 @@ func keeps(pv *v1.PersistentVolume) disk {
 	case source.CSI == nil:
 		return unfenced(pv, "of a kind that podnas does not know")
 	}
-	driver := pv.Spec.CSI.Driver
-	if how, ok := fences()[driver]; ok {
-		return fenced(pv, how)
-	}
-	if driver == cephRBD || strings.HasSuffix(driver, "."+cephRBD) {
+	switch driver := pv.Spec.CSI.Driver; {
+	case driver == linstor:
+		return fenced(pv, "DRBD lets the side with quorum write, if the StorageClass has auto-quorum")
+	case driver == longhorn:
+		return fenced(pv, "Longhorn lets the next node have it, but does NOT stop the old one: if that still runs, it goes on with a replica of its own, and what podnas acknowledges there to clients that it still reaches is lost")
+	case driver == cephRBD, strings.HasSuffix(driver, "."+cephRBD):
 		return ofCeph(pv)
+	default:
+		return unfenced(pv, "of the driver "+driver+", of which podnas does not know whether it fences")
 	}
-	return unfenced(pv, "of the driver "+driver+", of which podnas does not know whether it fences")
 }
 
-// cephRBD is the driver of Ceph's block devices. Rook has its namespace before it.
-const cephRBD = "rbd.csi.ceph.com"
+// CSI drivers whose storage says what becomes of the old node.
+const (
+	linstor = "linstor.csi.linbit.com"
+	// Longhorn has no quorum: the engine of a node that is cut off goes on with the replicas that it reaches, also alone
+	// (https://github.com/longhorn/longhorn/issues/11271).
+	longhorn = "driver.longhorn.io"
+	// Rook has its namespace before the driver of Ceph's block devices.
+	cephRBD = "rbd.csi.ceph.com"
+)
 
 // ofCeph says what keeps the old node from a block device of Ceph. At the taint only Rook does something, and only where CSI-Addons is
 // installed (handleNodeFailure of its operator). With exclusive-lock Ceph does later: the driver gives nobody an image that a client

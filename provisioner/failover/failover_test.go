@@ -179,7 +179,7 @@ func TestRefused(t *testing.T) {
 func TestOverlaysDrivers(t *testing.T) {
 	says := map[string]string{
 		"piraeus":  "DRBD lets the side with quorum write",
-		"longhorn": "the old one loses its replicas",
+		"longhorn": "does NOT stop the old one",
 		"ceph-rbd": "Ceph blocks the old node when the next one takes the image's exclusive-lock, and when the old one has the taint, if CSI-Addons is installed",
 		"mayastor": "NOTHING keeps the old node from it",
 	}
@@ -219,7 +219,7 @@ func TestAsked(t *testing.T) {
 		change func(*world)
 		says   []string
 	}{
-		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "loses its replicas", "heard last 12m ago"}},
+		"a disk that fences":    {func(*world) {}, []string{"driver.longhorn.io", "does NOT stop the old one", "heard last 12m ago"}},
 		"a driver nobody knows": {func(w *world) { w.pv.Spec.CSI.Driver = "example.com" }, []string{"example.com", "NOTHING keeps the old node"}},
 		"iSCSI": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}
@@ -233,7 +233,7 @@ func TestAsked(t *testing.T) {
 				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "second"},
 			}})
 			w.others = append(w.others, second, claim)
-		}, []string{"PersistentVolume disk, is of the driver example.com", "NOTHING keeps the old node", "PersistentVolume second, is of the driver driver.longhorn.io", "loses its replicas"}},
+		}, []string{"PersistentVolume disk, is of the driver example.com", "NOTHING keeps the old node", "PersistentVolume second, is of the driver driver.longhorn.io", "does NOT stop the old one"}},
 		"DRBD without a driver": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "alive")
