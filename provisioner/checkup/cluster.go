@@ -44,7 +44,7 @@ func (c *Cluster) compared() []doctor.Result {
 	r := c.Reconciler.Report()
 	switch {
 	case r.StandsAside != "":
-		return []doctor.Result{doctor.Fail("two disks under one name would both answer every claim", "%s", r.StandsAside)}
+		return []doctor.Result{doctor.Fail("two podnas of one name would both answer every claim", "%s", r.StandsAside)}
 	case r.Time.IsZero():
 		return []doctor.Result{doctor.Warn("try again in a minute; if this persists, podnas's log says why it processes no claims",
 			"the disk was not compared with the cluster yet")}

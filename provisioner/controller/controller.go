@@ -87,7 +87,7 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrLostLease means that another instance took over.
+// ErrLostLease means that another instance took over, or may have.
 var ErrLostLease = errors.New("lost the right to provision")
 
 // Config is what Run needs: Client, Provisioner with its Name, Workers and Log, and the
@@ -126,8 +126,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Run processes claims and volumes until ctx ends. If another instance
-// takes over, it returns ErrLostLease, and the process must end, because the
+// Run processes claims and volumes until ctx ends. If it had to stop because another instance may have
+// taken over, and may go on, it returns ErrLostLease, and the process must end, because the
 // library's workers can't be restarted.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
@@ -184,44 +184,72 @@ func runGuarded(ctx context.Context, cfg *Config, w *workers) error {
 	return group.Wait()
 }
 
-// lead runs the workers while it holds the leader election's Lease.
+// lead runs the workers while it holds the leader election's Lease. If that is lost, as when the API server is away, the volumes
+// are served on, and it waits until it has the Lease again: only then the process must end, to begin with new workers.
 func lead(ctx context.Context, cfg *Config, w *workers) error {
+	const lost = "the Lease %s was lost, as the API server was away or another podnas of this provisioner name has it: the volumes are served, claims wait, and podnas starts again when it has the Lease"
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	lease := strings.ReplaceAll(cfg.Provisioner.Name, "/", "-")
-	log := cfg.Log.With("lease", cfg.LeaseIn+"/"+lease)
-	log.Info("controller: waiting for the Lease")
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.LeaseIn, Name: lease},
-			Client:    cfg.Client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{
-				// The disk's identity distinguishes two pods of the same name.
-				Identity: host + "_" + cfg.Provisioner.Store.Identity(),
-			},
+	lease := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: cfg.LeaseIn, Name: strings.ReplaceAll(cfg.Provisioner.Name, "/", "-")},
+		Client:    cfg.Client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{
+			// The disk's identity distinguishes two pods of the same name.
+			Identity: host + "_" + cfg.Provisioner.Store.Identity(),
 		},
+	}
+	log := cfg.Log.With("lease", lease.Describe())
+	log.Info("controller: waiting for the Lease")
+	if err := holding(ctx, lease, func(ctx context.Context) {
+		log.Info("controller: acquired the Lease")
+		w.run(ctx)
+	}); err != nil || ctx.Err() != nil {
+		return err
+	}
+	why := fmt.Sprintf(lost, lease.Describe())
+	log.Error("controller: this podnas stands aside: it creates and deletes no volumes", "reason", why)
+	w.pod.warn("StandsAside", why)
+	cfg.Reconciler.standAside(why)
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := holding(waiting, lease, func(context.Context) { stop() }); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return ErrLostLease
+}
+
+// holding waits for a Lease, calls do when it has it, and returns when that has returned: do's context ends with ctx, or when the Lease
+// is lost.
+func holding(ctx context.Context, lease resourcelock.Interface, do func(context.Context)) error {
+	led, ended := make(chan context.Context, 1), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lease,
 		LeaseDuration:   leaseDuration,
 		RenewDeadline:   renewDeadline,
 		RetryPeriod:     retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				log.Info("controller: acquired the Lease")
-				w.run(ctx)
-			},
+			OnStartedLeading: func(ctx context.Context) { led <- ctx }, // on a goroutine that nobody waits for
 			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up leader election: %w", err)
 	}
+	var doing sync.WaitGroup
+	doing.Go(func() {
+		select {
+		case ctx := <-led:
+			do(ctx)
+		case <-ended:
+		}
+	})
 	elector.Run(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return ErrLostLease
+	close(ended)
+	doing.Wait()
+	return nil
 }
 
 // workers has everything that processes claims and volumes: the library's controller,

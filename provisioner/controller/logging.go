@@ -26,6 +26,9 @@ func claimKey(claim *v1.PersistentVolumeClaim) string { return claim.Namespace +
 // PersistentVolumes, the library would only log that, so Provision checks it
 // first.
 func (p *loggingProvisioner) Provision(ctx context.Context, options library.ProvisionOptions) (*v1.PersistentVolume, library.ProvisioningState, error) {
+	if err := ctx.Err(); err != nil { // the library goes on with what is queued when the right to provision is lost
+		return nil, library.ProvisioningNoChange, err
+	}
 	var pv *v1.PersistentVolume
 	state := library.ProvisioningFinished
 	err := p.permission.check(ctx)
@@ -45,6 +48,9 @@ func (p *loggingProvisioner) Provision(ctx context.Context, options library.Prov
 
 // Delete deletes the volume of a PersistentVolume.
 func (p *loggingProvisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
+	if err := ctx.Err(); err != nil { // as in Provision
+		return err
+	}
 	err := p.Provisioner.Delete(ctx, pv)
 	wrong := err
 	if ignored := (*library.IgnoredError)(nil); errors.As(err, &ignored) {

@@ -59,3 +59,39 @@ func TestLeaderElection(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An API server that is away longer than the Lease lasts does not end podnas, which serves its volumes. It starts again when it has
+// the Lease, as another podnas may have provisioned meanwhile.
+func TestLeaderWithoutAPIServer(t *testing.T) {
+	n := newTenant(t)
+	p := newPodnas(t, n.provisioner, local, "--leader-elect", "--leader-elect-namespace="+podnasNamespace)
+	p.start()
+	class := n.class("", nil)
+	n.claim("before", class, "1Mi", nil)
+	n.bound("before")
+	goOn, err := cluster.plane.HangAPIServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer goOn()
+	eventually(t, time.Minute, "podnas stands aside", func() bool { return strings.Contains(p.logged(), "this podnas stands aside") })
+	select {
+	case <-p.done:
+		t.Fatal("podnas has ended with the API server")
+	case <-time.After(2 * time.Second):
+	}
+	if !p.ready() {
+		t.Error("podnas is not ready while the API server is away")
+	}
+	if err := goOn(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		t.Fatal("podnas has not started again with the Lease")
+	}
+	p.start()
+	n.claim("after", class, "1Mi", nil)
+	n.bound("after")
+}
