@@ -141,6 +141,7 @@ func (o *Options) Allows(client netip.Addr) bool {
 	if len(o.Clients) == 0 {
 		return true
 	}
+	client = client.WithZone("") // of a link-local address, which no network contains
 	for _, network := range o.Clients {
 		if network.Contains(client) {
 			return true

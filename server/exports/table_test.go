@@ -2,6 +2,7 @@ package exports_test
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -48,5 +49,32 @@ func TestTable(t *testing.T) {
 	table.Remove(7)
 	if _, ok := table.ByPath("/v"); ok {
 		t.Error("found after Remove")
+	}
+}
+
+func TestAllows(t *testing.T) {
+	networks := func(of ...string) (o exports.Options) {
+		for _, network := range of {
+			o.Clients = append(o.Clients, netip.MustParsePrefix(network))
+		}
+		return o
+	}
+	for _, tt := range []struct {
+		options exports.Options
+		client  string
+		want    bool
+	}{
+		{networks(), "10.1.2.3", true},
+		{networks("10.0.0.0/8", "fd00::/8"), "10.1.2.3", true},
+		{networks("10.0.0.0/8", "fd00::/8"), "fd00::1", true},
+		{networks("10.0.0.0/8", "fd00::/8"), "11.1.2.3", false},
+		{networks("fe80::/10"), "fe80::1%eth0", true},
+	} {
+		if got := tt.options.Allows(netip.MustParseAddr(tt.client)); got != tt.want {
+			t.Errorf("%v allows %s: %v, want %v", tt.options.Clients, tt.client, got, tt.want)
+		}
+	}
+	if unix := networks("10.0.0.0/8"); unix.Allows(netip.Addr{}) {
+		t.Error("a client without an address is in a network")
 	}
 }
