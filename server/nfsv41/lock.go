@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -67,6 +68,9 @@ func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 	key, err := c.regularFile()
 	if err != nil {
 		return nil, err
+	}
+	if f := c.cur.file; !c.Owns(f) && !c.May(f, inode.MayRead) && !c.May(f, inode.MayWrite) {
+		return nil, syscall.EACCES // who has locked what is not for everybody
 	}
 	write := args.Type == nfs4.LockWrite || args.Type == nfs4.LockWriteWait
 	in, status := c.server.state.TestLock(c.on.client(), args.Owner.Owner, key, write, args.Offset, args.Length)

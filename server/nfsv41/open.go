@@ -288,7 +288,7 @@ func (c *compound) openFound(o *opening) (*descriptor, error) {
 	// What an exclusive one finds by its verifier is taken for its own, but anybody can compute one that fits some file.
 	made := o.made.Object
 	own := made != nil && (made.Created() || c.Owns(f))
-	if !own && !c.mayOpen(f, does, reclaim) {
+	if !own && !c.mayOpen(f, does, o.deny, reclaim) {
 		return nil, syscall.EACCES
 	}
 	switch {
@@ -402,14 +402,15 @@ func (c *compound) openEarly(o *opening, use inode.Use) error {
 	return nil
 }
 
-// mayOpen reports whether the caller has the rights. Who may execute a file may read it: to execute is to
-// read. Who reclaims had the rights; the owner may have taken them from itself since.
-func (c *compound) mayOpen(f *inode.File, access state.Access, reclaim bool) bool {
+// mayOpen reports whether the caller has the rights. Who may execute a file may read it, as to execute is to
+// read, but not open it for both reading and writing. To deny others something takes the right to write: otherwise who may only
+// read a file could keep it from everybody. Who reclaims had the rights; the owner may have taken them from itself since.
+func (c *compound) mayOpen(f *inode.File, access, deny state.Access, reclaim bool) bool {
 	if reclaim && c.Owns(f) {
 		return true
 	}
-	return (access&state.Read == 0 || c.May(f, inode.MayRead) || c.May(f, inode.MayExec)) &&
-		(access&state.Write == 0 || c.May(f, inode.MayWrite))
+	reads := access&state.Read == 0 || c.May(f, inode.MayRead) || access == state.Read && c.May(f, inode.MayExec)
+	return reads && (access&state.Write == 0 && deny == 0 || c.May(f, inode.MayWrite))
 }
 
 // setSize sets the size of a file that was there.

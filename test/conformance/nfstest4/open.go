@@ -30,6 +30,7 @@ var openTests = []test{
 	{"current stateid", testCurrentStateid},
 	{"seqid of the current stateid", testCurrentSeqid},
 	{"rights are checked at open", testRightsAtOpen},
+	{"to deny takes the right to write", testRightsToDeny},
 	{"rights of who reads and writes", testRightsOfCaller},
 	{"rights that are taken away", testRightsTaken},
 	{"removed while open", testRemovedOpen},

@@ -26,11 +26,12 @@ func testRightsAtOpen(e *env) {
 	e.ok(putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup), Owner: []byte("0"), OwnerGroup: []byte("0")}))
 	user.refused([]op{putfh(e.dir), open(user.openArgs(opening{name: "f", owner: "2", access: nfs4.ShareAccessRead}))}, nfs4.ErrAccess)
 	user.refused([]op{putfh(e.dir), open(user.openArgs(opening{name: "f", owner: "2", access: nfs4.ShareAccessWrite}))}, nfs4.ErrAccess)
-	for m, may := range map[uint32]uint32{0o004: 1, 0o002: 2, 0o006: 3} {
+	// To execute is to read (section 18.16.3), but not beside writing.
+	for m, may := range map[uint32]uint32{0o004: 1, 0o002: 2, 0o006: 3, 0o001: 1, 0o003: 2} {
 		e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(m)))
 		for a := uint32(1); a <= 3; a++ {
 			want := nfs4.OK
-			if a&^may != 0 {
+			if a&^may != 0 && (m != 0o003 || a != 1) {
 				want = nfs4.ErrAccess
 			}
 			r := user.do(putfh(e.dir), open(user.openArgs(opening{name: "f", owner: fmt.Sprint(m, a), access: a})))
@@ -45,6 +46,34 @@ func testRightsAtOpen(e *env) {
 	args.Attr = size(0)
 	user.ok(putfh(e.dir), open(args), write(nfs4.CurrentStateid(), 0, "x"), getattrs(nfs4.AttrSize), closeOp(nfs4.CurrentStateid()))
 	e.content(fh, "x")
+}
+
+// Who may only read a file can't deny it to others, and is not told who has locked it without any right.
+func testRightsToDeny(e *env) {
+	e.need(nfstest.FeatureIdentity)
+	fh := e.file("f", "content")
+	user := e.as(1000, 1000)
+	for m, want := range map[uint32]nfs4.Status{0o644: nfs4.ErrAccess, 0o646: nfs4.OK} {
+		e.setMode(fh, m)
+		for _, deny := range []uint32{nfs4.ShareDenyRead, nfs4.ShareDenyBoth} {
+			args := user.openArgs(opening{name: "f", owner: fmt.Sprint("denies", deny), access: nfs4.ShareAccessRead})
+			args.ShareDeny = deny
+			r := user.do(putfh(e.dir), open(args))
+			if r.status != want {
+				e.Errorf("mode %o, OPEN that denies %d: %v, want %v", m, deny, r.status, want)
+			}
+			if r.status == nfs4.OK {
+				user.ok(putfh(fh), closeOp(get[nfs4.OpenRes](e, r).Stateid))
+			}
+		}
+	}
+	asks := lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Length: 1, Owner: nfs4.StateOwner{Owner: []byte("l")}})
+	for m, want := range map[uint32]nfs4.Status{0o600: nfs4.ErrAccess, 0o604: nfs4.OK} {
+		e.setMode(fh, m)
+		if r := user.do(putfh(fh), asks); r.status != want {
+			e.Errorf("mode %o, LOCKT: %v, want %v", m, r.status, want)
+		}
+	}
 }
 
 // dataOps are the operations on a file's data by a stateid.
