@@ -1,6 +1,7 @@
 package nfsv3
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -122,12 +123,16 @@ func (t *task) set(f *inode.File, args *nfs3.SetattrArgs) (before, after vfs.Att
 	if args.Guarded {
 		expected = func(ctime time.Time) bool { return timeOf(ctime) == args.Guard }
 	}
-	set := setAttr(&args.Attr)
+	set, err := setAttr(&args.Attr)
+	if err != nil {
+		after = vfs.AttrsOf(f)
+		return after, after, err
+	}
 	return t.SetAttr(f, data, &set, expected)
 }
 
-// setAttr is what an sattr3 sets.
-func setAttr(a *nfs3.Sattr) vfs.SetAttr {
+// setAttr is what an sattr3 sets. The error is EINVAL for a time with more than a second of nanoseconds.
+func setAttr(a *nfs3.Sattr) (vfs.SetAttr, error) {
 	number := func(s *nfs3.SetUint32) *uint32 {
 		if !s.Set {
 			return nil
@@ -145,5 +150,9 @@ func setAttr(a *nfs3.Sattr) vfs.SetAttr {
 	if a.Size.Set {
 		set.Size = &a.Size.Value
 	}
-	return set
+	const second = 1e9
+	if a.Atime.Time.Nsec >= second || a.Mtime.Time.Nsec >= second {
+		return set, syscall.EINVAL
+	}
+	return set, nil
 }

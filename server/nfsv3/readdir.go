@@ -8,6 +8,9 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
+// statusSize is how much a result has before what count and maxcount bound, READDIR3resok.
+const statusSize = 4
+
 // entrySize is the most that an entry of READDIRPLUS takes, in bytes.
 const entrySize = 4 + 8 + 4 + nfs3.MaxName + 1 + 8 + 4 + 84 + 4 + 4 + nfs3.FHSize
 
@@ -65,7 +68,7 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) (result, rpc.AcceptStat) 
 
 func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*inode.File, inode.Entry, *nfs3.EntryPlus)) (result, rpc.AcceptStat) {
 	size := int(min(maxCount, vfs.ListMax))
-	if !t.rpc.Reserve(size + entrySize) { // the entry that turns out to be too much
+	if !t.rpc.Reserve(statusSize + size + entrySize) { // the entry that turns out to be too much
 		return nil, rpc.SystemErr
 	}
 	dir, err := t.Open(handle, inode.UseAttr)
@@ -80,7 +83,7 @@ func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byt
 	// The head, whose status is OK, and the two booleans of an empty list,
 	// which go again.
 	b := res.Append(t.rpc.Reply)
-	l := &vfs.Listing{Bytes: b[:len(b)-vfs.ListTail], Max: start + size, DirMax: int(min(dirCount, vfs.ListMax))}
+	l := &vfs.Listing{Bytes: b[:len(b)-vfs.ListTail], Max: start + statusSize + size, DirMax: int(min(dirCount, vfs.ListMax))}
 	if err := t.fill(l, dir, cookie, plus); err != nil {
 		res.Status = t.statusOf(err)
 		return &res, rpc.Success

@@ -126,11 +126,7 @@ func (c *compound) read() (result, error) {
 		return nil, err
 	}
 	data, err := c.Read(f, p, args.Offset)
-	switch {
-	case errors.Is(err, syscall.EINVAL) && args.Offset > 1<<63-1: // past any end
-		*res = nfs4.ReadRes{EOF: true}
-		return res, nil
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	*res = nfs4.ReadRes{Data: data.Bytes, EOF: data.EOF}

@@ -97,7 +97,7 @@ func (c *compound) listxattrs(args *nfs4.ListxattrsArgs) (result, error) {
 	case err != nil:
 		return nil, xattrError(err)
 	case args.MaxCount < nfs4.ListxattrsFixed:
-		return nil, statusError(nfs4.ErrInval)
+		return nil, vfs.ErrTooSmall
 	case args.Cookie > uint64(len(names)):
 		return nil, vfs.ErrBadCookie
 	}

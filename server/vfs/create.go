@@ -214,7 +214,11 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 		if mode == Exclusive {
 			return c.createExclusive(u, dir, name, attr, verifier)
 		}
-		made, err := dir.Create(u, name, attr.mode(), c.WantChange)
+		bits, later := attr.mode(), uint32(0)
+		if attr.Size != nil && *attr.Size != 0 { // truncate(2) takes setuid and setgid off
+			later = bits & (syscall.S_ISUID | syscall.S_ISGID)
+		}
+		made, err := dir.Create(u, name, bits&^later, c.WantChange)
 		switch {
 		case mode == Finding && errors.Is(err, syscall.EEXIST):
 			var lookupErr error
@@ -225,6 +229,11 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 		}
 		if attr.Size != nil && *attr.Size != 0 {
 			if err := made.Truncate(u, *attr.Size); err != nil {
+				return made, err
+			}
+		}
+		if later != 0 {
+			if err := made.Chmod(u, later|made.Attr.Mode&0o7777); err != nil {
 				return made, err
 			}
 		}
@@ -312,9 +321,9 @@ func (c *Call) Mkdir(dir *inode.File, name []byte, attr *SetAttr) (Made, error) 
 		if err != nil {
 			return nil, err
 		}
-		// mkdir(2) ignores setuid and setgid, but the directory may have
-		// inherited setgid.
-		if mode&ignored != 0 {
+		// mkdir(2) ignores setuid and setgid. A setgid that the directory has inherited chmod(2) would take from it, if
+		// the caller is not in its group.
+		if mode&ignored != 0 && made.Attr.Mode&syscall.S_ISGID == 0 {
 			if err := made.Chmod(u, mode&ignored|made.Attr.Mode&0o7777); err != nil {
 				return made, err
 			}

@@ -64,8 +64,9 @@ func (c *Call) read(f *inode.File, p []byte, offset uint64) (d Data, err error) 
 	if err := c.mayUse(f, &attr, inode.MayRead); err != nil {
 		return d, err
 	}
-	if offset > MaxOffset {
-		return d, syscall.EINVAL
+	if offset > MaxOffset { // past any end
+		d.EOF = true
+		return d, nil
 	}
 	if room := MaxOffset - offset; uint64(len(p)) > room { // pread(2) refuses what goes past it
 		p = p[:room]

@@ -20,6 +20,7 @@ var attrTests = []test{
 	{"mtime", testSetMtime},
 	{"server's time", testSetServerTime},
 	{"atime mtime ctime", testThreeTimes},
+	{"more nanoseconds than a second has", testBadNanoseconds},
 	{"changes show", testChangesShow},
 	{"guard", testGuard},
 	{"space used", testSpaceUsed},
@@ -215,6 +216,22 @@ func testSetServerTime(e *env) {
 	e.ok("SETATTR", e.setattr(file, nfs3.Sattr{Atime: now, Mtime: now}))
 	if got := unix(e.attr(file).Mtime); time.Since(got).Abs() > time.Minute {
 		e.Errorf("mtime %v, it is %v", got, time.Now())
+	}
+}
+
+// Section 2.5: nanoseconds are 0 to 999,999,999.
+func testBadNanoseconds(e *env) {
+	e.need(FeatureErrorCodes)
+	file := e.create(e.dir, "file")
+	before := e.attr(file)
+	bad := clientTime(nfs3.Time{Sec: 5, Nsec: 1_000_000_000})
+	for what, attr := range map[string]nfs3.Sattr{"atime": {Atime: bad}, "mtime": {Mtime: bad}} {
+		e.refused("SETATTR of the "+what, e.setattr(file, attr), nfs3.ErrInval)
+		e.refused("CREATE with the "+what, e.createRes(nfs3.CreateArgs{Where: *where(e.dir, "new"), Mode: nfs3.Guarded, Attr: attr}).Status, nfs3.ErrInval)
+		e.gone(e.dir, "new")
+	}
+	if after := e.attr(file); after.Mtime != before.Mtime || after.Atime != before.Atime {
+		e.Errorf("the times are %v and %v, and were %v and %v", after.Atime, after.Mtime, before.Atime, before.Mtime)
 	}
 }
 

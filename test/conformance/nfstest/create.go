@@ -1,6 +1,8 @@
 package nfstest
 
 import (
+	"fmt"
+
 	"github.com/podnas/podnas/nfs/nfs3"
 )
 
@@ -14,6 +16,7 @@ var createTests = []test{
 	{"MKNOD", testMknod},
 	{"in what is no directory", testCreateNotDir},
 	{"owner that may not be set", testCreateOwner},
+	{"setuid and setgid", testCreateBits},
 }
 
 // CREATE UNCHECKED of an existing file changes only the given attributes. Clients
@@ -205,6 +208,34 @@ func testCreateNotDir(e *env) {
 	}
 	e.refused("RENAME from a file", e.rename(file, "new", e.dir, "to").Status, nfs3.ErrNotDir)
 	e.handle(e.dir, "exists")
+}
+
+// A file has the setuid and setgid that it is made with, also with a size, and a directory keeps the setgid that it inherits, though
+// its owner is not in its group.
+func testCreateBits(e *env) {
+	e.need(FeatureIdentity)
+	e.need(FeatureModeBits)
+	e.need(FeatureChown)
+	e.setMode(e.dir, 0o777)
+	a := e.as(alice, alice)
+	for _, attr := range []nfs3.Sattr{mode(0o6755), {Mode: nfs3.SetUint32{Set: true, Value: 0o6755}, Size: size(7).Size}} {
+		file := e.made(e.dir, "file", a.createRes(nfs3.CreateArgs{Where: *where(e.dir, "file"), Mode: nfs3.Guarded, Attr: attr}))
+		if got := e.attr(file); got.Mode != 0o6755 || got.Size != attr.Size.Value {
+			e.Errorf("a file made with mode 06755 and size %d: mode %o, size %d", attr.Size.Value, got.Mode, got.Size)
+		}
+		e.ok("REMOVE", e.remove(e.dir, "file").Status)
+	}
+	shared := e.mkdir(e.dir, "shared")
+	e.ok("SETATTR", e.setattr(shared, nfs3.Sattr{GID: nfs3.SetUint32{Set: true, Value: team}, Mode: nfs3.SetUint32{Set: true, Value: 0o2777}}))
+	for m, want := range map[uint32]uint32{0o755: 0o2755, 0o2755: 0o2755} {
+		name := fmt.Sprintf("%o", m)
+		res, err := a.client.Mkdir(e.Context(), shared, name, mode(m))
+		e.answered("MKDIR", err)
+		e.ok("MKDIR", res.Status)
+		if got := e.attr(e.made(shared, name, res)); got.Mode != want || got.GID != team {
+			e.Errorf("a directory made with mode %o: mode %o, group %d, want %o and %d", m, got.Mode, got.GID, want, team)
+		}
+	}
 }
 
 // What can't be made as it was asked for is not there.

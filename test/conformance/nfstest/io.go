@@ -20,6 +20,7 @@ var ioTests = []test{
 	{"sparse", testSparse},
 	{"past 4 GiB", testLargeOffsets},
 	{"offsets that overflow", testOffsetOverflow},
+	{"past the end of any file", testReadPastAny},
 	{"the largest file", testLargestFile},
 	{"largest", testLargestIO},
 	{"count unlike the data", testWriteCount},
@@ -167,6 +168,18 @@ func testOffsetOverflow(e *env) {
 		e.commit(file, offset, 100) // any reply is valid
 	}
 	e.content(file, []byte("content"))
+}
+
+// Section 3.3.6: past the end there are no bytes, also where no file can have any.
+func testReadPastAny(e *env) {
+	e.need(FeatureErrorCodes)
+	file := e.create(e.dir, "file")
+	e.write(file, 0, []byte("content"))
+	for _, offset := range []uint64{7, 1 << 40, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		if res := e.readRes(file, offset, 100); res.Status != nfs3.OK || len(res.Data) != 0 || !res.EOF {
+			e.Errorf("READ at %d: %v, %q, eof %v", offset, res.Status, res.Data, res.EOF)
+		}
+	}
 }
 
 // A READ that begins before the end of the largest file gets the bytes from where it begins.

@@ -13,6 +13,7 @@ var readdirTests = []test{
 	{"READDIRPLUS of 1000 entries", testReaddirplus},
 	{"small directories", testReaddirSmall},
 	{"bounds", testReaddirBounds},
+	{"exactly as much as fits", testReaddirExact},
 	{"dircount is a hint", testReaddirHint},
 	{"cookie verifier", testCookieVerf},
 	{"removal in between", testReaddirRemoval},
@@ -188,6 +189,20 @@ func testReaddirBounds(e *env) {
 	// More than any reply can have.
 	e.ok("READDIR of 4 GiB", e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 1<<32 - 1}).Status)
 	e.ok("READDIRPLUS of 4 GiB", e.readdirplus(nfs3.ReaddirplusArgs{Dir: e.dir, DirCount: 1<<32 - 1, MaxCount: 1<<32 - 1}).Status)
+}
+
+// RFC 1813 section 3.3.16: count is the size of READDIR3resok, so the status is beside it.
+func testReaddirExact(e *env) {
+	e.need(FeatureExactResults)
+	e.fill(e.dir, 5)
+	all := e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 8192})
+	e.ok("READDIR", all.Status)
+	size := uint32(len(all.Append(nil)) - 4)
+	for count, fits := range map[uint32]bool{size: true, size - 4: false} {
+		if res := e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: count}); res.EOF != fits || (len(res.Entries) == len(all.Entries)) != fits {
+			e.Errorf("READDIR of %d bytes: %v, %d entries of %d, eof %v", count, res.Status, len(res.Entries), len(all.Entries), res.EOF)
+		}
+	}
 }
 
 // RFC 1813 section 3.3.17: dircount is what a client would like, and may be too small for a name.
