@@ -124,6 +124,7 @@ func (c *conn) serve() {
 	defer close(c.done)
 	c.readOn(c.newReader(0))
 	err := <-c.ended
+	c.in.GiveBack()
 	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)

@@ -410,6 +410,19 @@ func TestServerEndsBadConnections(t *testing.T) {
 	}
 }
 
+// A connection that ends in the middle of what was read ahead keeps no memory that others want.
+func TestEndedConnectionsHoldNothing(t *testing.T) {
+	s := startServer(t, oncrpc.Limits{})
+	for _, sent := range [][]byte{{0xff, 0xff, 0xff, 0xff}, append(record(1, procEcho), 0x80, 0, 0, 4, 0, 0, 0, 1, 0, 0)} {
+		conn := s.connect()
+		if _, err := conn.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // until the server ends it
+	}
+	eventually(t, "nothing is held", func() bool { return s.server.Held() == "0 0" })
+}
+
 // A reply is no call. The server has asked nobody, and goes on with the next record.
 func TestReplyFromClient(t *testing.T) {
 	s := startServer(t, oncrpc.Limits{})
