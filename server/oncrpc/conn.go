@@ -47,13 +47,15 @@ type conn struct {
 	// holding is what its calls hold of the budget.
 	holding *Holding
 	wake    chan struct{} // tells the writing goroutine that there are replies
-	done    chan struct{} // closed when there will be none
 	mark    [4]byte       // of the record being read
 	inside  bool          // a record is being read
 	pieces  [][]byte      // being written, by the goroutine that has set writing
 	ended   chan error    // how reading ended
 	closed  chan struct{} // closed by Close
 	close   sync.Once
+	drained chan struct{} // closed by drain
+	unread  chan struct{} // inFlight when nothing more is read; only answerAll uses it and free
+	free    int           // values in it that are no calls
 
 	looks  sync.Mutex // held by the watchdog while it looks at the waits
 	reads  waits      // of the goroutine that reads
@@ -91,9 +93,9 @@ func newConn(s *Server, on *socket.Conn) *conn {
 		server:   s,
 		inFlight: make(chan struct{}, s.limits.connCalls),
 		wake:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
 		ended:    make(chan error, 1),
 		closed:   make(chan struct{}),
+		drained:  make(chan struct{}),
 	}
 	c.in = newInput(on, &s.inputs, c.beforeRead)
 	c.check = time.AfterFunc(time.Hour, c.checkReader)
@@ -114,40 +116,57 @@ func (c *conn) Close() error {
 // stopReading ends the connection after its current calls.
 func (c *conn) stopReading() {
 	_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
-	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
+	_ = c.SetWriteDeadline(time.Now().Add(c.server.limits.drain))
 }
 
-// serve reads calls until the client is gone or the server stops, and closes the
-// connection when all are answered.
+// drain ends the connection when its calls have had their time. Those that have not begun are dropped.
+func (c *conn) drain() {
+	c.gone.Store(true)
+	close(c.drained)
+	_ = c.Close() // what is not written is lost
+}
+
+// serve answers calls until the client is gone or the server stops, and closes the
+// connection when all are answered. It does not wait for calls that go on after drain: the goroutine that
+// reads may be in such a call, too, or wait for one.
 func (c *conn) serve() {
-	go c.writeLater()
-	defer close(c.done)
-	c.readOn(c.newReader(0))
-	err := <-c.ended
+	c.server.readers.begin(c.newReader(0))
+	if c.answerAll(c.drained) {
+		c.end()
+		return
+	}
+	c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
+	c.endAsking()
+	c.server.late.Go(func() { c.answerAll(nil) })
+}
+
+// answerAll writes the replies to calls whose goroutines do not read any more, until nothing more is read
+// and all calls are answered. It returns false if stop is closed before.
+func (c *conn) answerAll(stop <-chan struct{}) bool {
+	for c.free < cap(c.inFlight) { // when it is full, no call is in flight
+		select {
+		case <-c.wake:
+			c.flush()
+		case err := <-c.ended:
+			c.readingEnded(err)
+			c.unread = c.inFlight
+		case c.unread <- struct{}{}:
+			c.free++
+		case <-stop:
+			return false
+		}
+	}
+	return true
+}
+
+// readingEnded is called when nothing more is read.
+func (c *conn) readingEnded(err error) {
 	c.in.GiveBack()
 	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
-	for n := range cap(c.inFlight) { // when it is full, no call is in flight
-		select {
-		case c.inFlight <- struct{}{}:
-		case <-c.server.drained:
-			c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
-			_ = c.Close()
-			c.server.late.Go(func() { c.fill(n) })
-			return
-		}
-	}
-	c.end()
-}
-
-// fill waits until no call is in flight, if n values of inFlight are no calls.
-func (c *conn) fill(n int) {
-	for ; n < cap(c.inFlight); n++ {
-		c.inFlight <- struct{}{}
-	}
 }
 
 // end closes a connection whose replies are all written. It first reads what the client
@@ -214,6 +233,10 @@ func (c *conn) next(r *reader) (*Call, error) {
 		c.reads.end()
 		c.flush()
 		c.inFlight <- struct{}{}
+		if c.gone.Load() {
+			<-c.inFlight
+			return nil, net.ErrClosed
+		}
 	}
 	call, err := c.newCall(r)
 	if err != nil {
@@ -308,23 +331,11 @@ func (c *conn) send(call *Call) {
 	}
 }
 
-// writeSoon has the goroutine that writes write the queued replies.
+// writeSoon has answerAll write the queued replies.
 func (c *conn) writeSoon() {
 	select {
 	case c.wake <- struct{}{}:
 	default: // it knows already
-	}
-}
-
-// writeLater writes the replies to calls whose goroutines do not read any more.
-func (c *conn) writeLater() {
-	for {
-		select {
-		case <-c.wake:
-			c.flush()
-		case <-c.done:
-			return
-		}
 	}
 }
 

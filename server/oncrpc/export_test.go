@@ -25,7 +25,7 @@ var Taken = taken
 type Limits struct {
 	Conns, PeerConns, ConnCalls int
 	ConnBytes, TotalBytes       int64
-	Idle, Record, Write         time.Duration
+	Idle, Record, Write, Drain  time.Duration
 }
 
 // NewLimited returns a server that a test can fill.
@@ -39,6 +39,7 @@ func NewLimited(cfg ServerConfig, l Limits) *Server {
 	orKeep(&all.idle, l.Idle)
 	orKeep(&all.record, l.Record)
 	orKeep(&all.write, l.Write)
+	orKeep(&all.drain, l.Drain)
 	return newServer(cfg, all)
 }
 

@@ -19,13 +19,9 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-const (
-	// recordMax is the largest call: 1 MiB of data, which is what FSINFO lets
-	// clients write at once, and what stands around it.
-	recordMax = 1<<20 + 8<<10
-	// drainTimeout is how long calls under way have when the server stops.
-	drainTimeout = 3 * time.Second
-)
+// recordMax is the largest call: 1 MiB of data, which is what FSINFO lets
+// clients write at once, and what stands around it.
+const recordMax = 1<<20 + 8<<10
 
 // limits of a server. Past a bound the server stops reading, or closes the one
 // connection; it does not die.
@@ -38,6 +34,7 @@ type limits struct {
 	idle       time.Duration // without a call
 	record     time.Duration // from the start of a call to its end
 	write      time.Duration // of replies
+	drain      time.Duration // of calls under way when the server stops
 }
 
 // defaultLimits are those of every server but a test's.
@@ -51,6 +48,7 @@ func defaultLimits() limits {
 		idle:       10 * time.Minute, // a client connects again by itself
 		record:     30 * time.Second, // half a record, then nothing: that client is gone
 		write:      30 * time.Second, // a client that does not read its replies
+		drain:      3 * time.Second,
 	}
 }
 
@@ -103,9 +101,6 @@ type Server struct {
 	blocking *semaphore
 	readers  readers
 	peers    *Peers
-	// drained is closed when the calls under way have had their time after shutdown.
-	drained chan struct{}
-	drains  sync.Once
 
 	// stopping is set when shutdown sets the last deadlines of the connections, with mu.
 	stopping atomic.Bool
@@ -136,7 +131,6 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		closed:   cfg.Closed,
 		beats:    cfg.Heartbeat,
 		limits:   limits,
-		drained:  make(chan struct{}),
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
 		blocking: newSemaphore(),
 		peers:    newPeers(limits.conns, limits.peerConns),
@@ -181,7 +175,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	s.shutdown(l)
 	s.open.Wait()
-	s.drain()
 	s.readers.release(true)
 	if ctx.Err() != nil {
 		return nil
@@ -268,19 +261,18 @@ func (s *Server) shutdown(l net.Listener) {
 	if s.stopping.Swap(true) {
 		return
 	}
-	time.AfterFunc(drainTimeout, s.drain)
+	time.AfterFunc(s.limits.drain, s.drain)
 	for c := range s.conns {
 		c.stopReading()
 	}
 }
 
-// drain closes the connections that still have calls.
+// drain ends the connections that still have calls, once.
 func (s *Server) drain() {
-	s.drains.Do(func() { close(s.drained) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		_ = c.Close() // what is not written is lost
+		c.drain()
 	}
 }
 
