@@ -112,9 +112,7 @@ func (c *compound) answer() rpc.AcceptStat {
 	if long {
 		args.Tag = nil
 	}
-	if !call.Reserve(replySize(&args, call.Args)) {
-		return rpc.SystemErr
-	}
+	room := call.Reserve(replySize(&args, call.Args))
 	c.left, c.head, c.minor = args.NumOps, len(call.Reply), args.MinorVersion
 	switch {
 	case args.MinorVersion < firstMinor, args.MinorVersion > lastMinor:
@@ -130,7 +128,7 @@ func (c *compound) answer() rpc.AcceptStat {
 			c.status = nfs4.ErrBadXDR
 			break
 		}
-		result := c.perform()
+		result := c.perform(room)
 		if c.on.replayed { // the reply is complete
 			return rpc.Success
 		}
@@ -142,8 +140,12 @@ func (c *compound) answer() rpc.AcceptStat {
 	return rpc.Success
 }
 
-// perform does the operation that was decoded. What it has changed is synced when it returns.
-func (c *compound) perform() result {
+// perform does the operation that was decoded. What it has changed is synced when it returns. Without room for the reply it fails.
+func (c *compound) perform(room bool) result {
+	if !room {
+		c.status = nfs4.ErrDelay
+		return c.bare()
+	}
 	c.onlyLooks, c.looksLast = looks(c.op), false
 	var res result
 	do, err := c.operation()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
@@ -120,6 +121,43 @@ func TestUnreadReplies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A COMPOUND that has large arguments, too, waits for no memory of its reply: it would keep that of others meanwhile. It is told to ask
+// again before anything is done.
+func TestLargeBothWays(t *testing.T) {
+	l := newLargeFile(t)
+	var all []*caller
+	for status := nfs4.OK; status == nfs4.OK; {
+		c := l.client(t, fmt.Sprint(len(all)))
+		mustDo(t, c.conn.(*net.TCPConn).SetReadBuffer(8<<10))
+		if status = c.begins(c.compound("unread", false, l.ways()["TEST_STATEID"]...)); status != nfs4.OK && status != nfs4.ErrDelay {
+			t.Fatal(status)
+		}
+		all = append(all, c)
+	}
+	c := l.client(t, "large")
+	c.reply = make([]byte, 2<<20)
+	mustDo(t, c.conn.SetDeadline(time.Now().Add(10*time.Second))) // before the others are closed
+	both := c.compound("READ and WRITE", false, putfh(l.handle),
+		operation{Num: nfs4.OpRead, Args: &nfs4.ReadArgs{Count: 1 << 20}},
+		operation{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{Data: make([]byte, 2<<10)}})
+	status := func() nfs4.Status { return nfs4.Status(binary.BigEndian.Uint32(c.send(both)[6*4:])) }
+	if s := status(); s != nfs4.ErrDelay {
+		t.Errorf("%v, want DELAY", s)
+	}
+	if done := binary.BigEndian.Uint32(c.reply[6*4+8:]); done != 1 {
+		t.Errorf("%d operations were begun", done)
+	}
+	for _, c := range all {
+		c.conn.Close()
+	}
+	for s := nfs4.ErrDelay; s != nfs4.OK; {
+		c.seq-- // the sequence number was not used
+		if s = status(); s != nfs4.OK && s != nfs4.ErrDelay {
+			t.Fatal(s)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 //   - Of the rest, an address may hold as much as it leaves free, and a connection an eighth
 //     of what is free.
 //   - Memory that is given back goes to the address that holds least among those that wait.
+//   - A call waits at most once, for its arguments or for its results: it never holds the memory of one while it waits for
+//     the other.
 type Budget struct {
 	conn    int64 // the most that one connection may hold
 	reserve int64 // for addresses that have little

@@ -124,12 +124,16 @@ func (c *Call) handle() (stat rpc.AcceptStat) {
 
 // Reserve makes room for n bytes of results. The handler calls it before MayWait and
 // before it appends anything, on the connection's goroutine, which waits while too much
-// memory is in use. It returns false if the connection ended meanwhile. The answer does not
-// matter then.
+// memory is in use. A call whose arguments are large does not wait: such calls could all wait for the memory
+// of each other. Reserve returns false if that one gets none now, and if the connection ended meanwhile, when the
+// answer does not matter.
 func (c *Call) Reserve(n int) bool {
 	need := replyHead + n
 	if cap(c.Reply) >= need {
 		return true
+	}
+	if c.charged > 0 {
+		return c.TryReserve(n)
 	}
 	need = min(need, bufferSizes[len(bufferSizes)-1])
 	if c.conn.charge(c, taken(need)) != nil {

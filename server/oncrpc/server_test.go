@@ -116,7 +116,9 @@ func startServerOn(t testing.TB, l net.Listener, limits oncrpc.Limits) *testServ
 		}},
 		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
 			const size = 1 << 20
-			c.Reserve(size)
+			if !c.Reserve(size) {
+				return rpc.SystemErr
+			}
 			c.Reply = c.Reply[:len(c.Reply)+size]
 			c.Wait()
 			return rpc.Success
