@@ -164,6 +164,32 @@ func TestStuckConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// Connections whose calls take long are not closed for others, but a few addresses can't have all there are with these, and what others
+// have is not closed for them.
+func TestBusyConnectionsLeaveRoom(t *testing.T) {
+	const conns, perPeer, addresses = 320, 100, 4
+	s := startServer(t, oncrpc.Limits{Conns: conns, PeerConns: perPeer})
+	neighbour := s.connectFrom(net.IPv4(127, 0, 9, 1))
+	s.echo(neighbour, 1)
+	for n := range int32(addresses * perPeer) {
+		conn := s.connectFrom(net.IPv4(127, 0, 7, byte(n%addresses)))
+		_, _ = conn.Write(record(1, procBlock)) // it may be refused already
+		eventually(t, "it is served, or refused", func() bool { return s.waiting.Load()+int32(s.stats.Refused.Load()) == n+1 })
+	}
+	defer close(s.blocked)
+	if n := s.waiting.Load(); n != addresses*16+conns*3/4 {
+		t.Errorf("%d are served, which is not the first 16 of each address and three quarters of all", n)
+	}
+	s.echo(neighbour, 2)
+	for n := range byte(15) {
+		s.echo(s.connectFrom(net.IPv4(127, 0, 9, n+2)), 3)
+	}
+	s.echo(neighbour, 4)
+	if n := s.stats.Closed.Load(); n != 0 {
+		t.Errorf("%d connections were closed", n)
+	}
+}
+
 // connectFrom connects from an address of this machine that is not the server's.
 func (s *testServer) connectFrom(ip net.IP) net.Conn {
 	s.t.Helper()

@@ -17,6 +17,10 @@ const (
 	// connection to a server for all its mounts, or nconnect, 16 at most; a quarter of
 	// all leaves room for many clients behind one address, and for others beside it.
 	connsPerPeer = connsMax / 4
+	// connsFew is how many connections an address has at most that has few: those of a node. Connections beyond the first
+	// connsFew of their addresses leave one of connsLast parts of all free. So a few addresses
+	// can't lock all others out, whatever they do with theirs.
+	connsFew, connsLast = 16, 4
 	// connsOwn is how many more the server's own address may have: the readiness check
 	// is one.
 	connsOwn = 16
@@ -56,6 +60,8 @@ type Peers struct {
 	peers map[netip.Addr]*Peer
 	// +checklocks:mu
 	open int
+	// +checklocks:mu
+	beyond int // of these, those beyond the first connsFew of their address
 }
 
 // Peer is an address that clients connect from.
@@ -91,23 +97,40 @@ func (p *Peers) admit(c Connection) (_ *Peer, old []candidate) {
 	if peer == nil {
 		peer = &Peer{addr: addr, conns: map[Connection]bool{}}
 	}
-	if p.open >= p.conns || len(peer.conns) >= p.perPeer {
+	if p.fullLocked(peer, 0) {
 		old = p.leastNeededLocked(peer)
 		for _, candidate := range old {
 			p.removeLocked(candidate.peer, candidate.conn)
 		}
 	}
-	conns, perPeer := p.conns, p.perPeer
+	more := 0
 	if own {
-		conns, perPeer = conns+connsOwn, perPeer+connsOwn
+		more = connsOwn
 	}
-	if p.open >= conns || len(peer.conns) >= perPeer {
+	if p.fullLocked(peer, more) {
 		return nil, old
 	}
 	p.peers[addr] = peer
+	if len(peer.conns) >= connsFew {
+		p.beyond++
+	}
 	peer.conns[c] = true
 	p.open++
 	return peer, old
+}
+
+// fullLocked reports whether there is no room for one connection more of a peer, if there may be some more than usual.
+//
+// +checklocks:p.mu
+func (p *Peers) fullLocked(peer *Peer, more int) bool {
+	return p.open >= p.conns+more || len(peer.conns) >= p.perPeer+more || p.crowdedLocked(peer, more)
+}
+
+// crowdedLocked reports whether what is left is for addresses that have few connections, and the peer has more.
+//
+// +checklocks:p.mu
+func (p *Peers) crowdedLocked(peer *Peer, more int) bool {
+	return len(peer.conns) >= connsFew && p.beyond >= p.conns-p.conns/connsLast+more
 }
 
 // Leave removes a connection.
@@ -123,6 +146,9 @@ func (p *Peers) Leave(peer *Peer, c Connection) {
 func (p *Peers) removeLocked(peer *Peer, c Connection) {
 	if !peer.conns[c] {
 		return
+	}
+	if len(peer.conns) > connsFew {
+		p.beyond--
 	}
 	delete(peer.conns, c)
 	p.open--
@@ -140,18 +166,18 @@ type candidate struct {
 }
 
 // leastNeededLocked returns connections to close for a new one of a peer: those that have been
-// idle for long, otherwise those of addresses that have more, otherwise one that is idle. It
+// idle for long, otherwise those of addresses that have more, otherwise, if the peer has few, one that is idle. It
 // returns several, so that not every new connection has to search.
 //
 // +checklocks:p.mu
 func (p *Peers) leastNeededLocked(newcomer *Peer) []candidate {
 	var list []candidate
 	now := time.Now()
+	crowded := p.crowdedLocked(newcomer, 0)
 	for _, peer := range p.peers {
 		switch {
-		case len(newcomer.conns) < p.perPeer: // any may go
-		case peer != newcomer:
-			continue
+		case len(newcomer.conns) >= p.perPeer && peer != newcomer, crowded && len(peer.conns) <= connsFew:
+			continue // that would make no room
 		}
 		for c := range peer.conns {
 			at := candidate{peer: peer, conn: c}
@@ -164,7 +190,7 @@ func (p *Peers) leastNeededLocked(newcomer *Peer) []candidate {
 				at.rank = 0
 			case peer == newcomer || len(peer.conns) > len(newcomer.conns)+1:
 				at.rank = 1
-			case activity == Idle:
+			case activity == Idle && len(newcomer.conns) < connsFew:
 				at.rank = 2 // in use, by an address that has no more than the newcomer
 			default:
 				continue
