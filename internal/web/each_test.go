@@ -1,13 +1,17 @@
 package web
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestEach(t *testing.T) {
@@ -51,6 +55,57 @@ func TestEach(t *testing.T) {
 	asking.Wait()
 	if refused.Load() != 9*most || inAll.Load() != most {
 		t.Errorf("%d were refused, %d answered", refused.Load(), inAll.Load())
+	}
+}
+
+// Clients that read no answer keep nobody from one, and don't have that of a client with fewer cut off.
+func TestEachSlowReaders(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	page := strings.Repeat("<tr><td>volume</td></tr>\n", 30_000) // more than the kernel's buffers
+	var made atomic.Int32
+	address := startServer(t, Each(most, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, page)
+		made.Add(1)
+	})), 512, 64)
+	ask := func(from string) net.Conn {
+		before := made.Load()
+		c := dialFrom(t, from, address)
+		if _, err := io.WriteString(c, "GET /volume/x HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		for limit := time.Now().Add(3 * time.Second); made.Load() == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("not answered")
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // it reads what was made
+		return c
+	}
+	patient := ask("127.0.0.2") // the oldest
+	var others []net.Conn
+	for range most + 1 {
+		others = append(others, ask("127.0.0.3"))
+	}
+	all := func(c net.Conn) error {
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err == nil && string(body) != page {
+			return fmt.Errorf("status %d, %d bytes", r.StatusCode, len(body))
+		}
+		return err
+	}
+	for what, c := range map[string]net.Conn{"another client": ask("127.0.0.4"), "the patient one": patient, "the last": others[len(others)-1]} {
+		if err := all(c); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if all(others[0]) == nil {
+		t.Error("too many have their answers")
 	}
 }
 
