@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,6 +237,71 @@ func TestServerDrippingClient(t *testing.T) {
 			t.Fatal("the connection is still there")
 		}
 	}
+}
+
+// A client that reads slowly, but all the time, gets all replies, however many were written together. While others want the memory of
+// these, it does not.
+func TestSlowReaders(t *testing.T) {
+	const calls = 9
+	// read reads 24 KiB at a time, 100 times a second at most.
+	read := func(conn net.Conn) (n int, err error) {
+		buf := make([]byte, 24<<10)
+		for n < calls<<20 && err == nil {
+			var more int
+			more, err = conn.Read(buf)
+			n += more
+			time.Sleep(10 * time.Millisecond)
+		}
+		return n, err
+	}
+	// narrow opens so many connections that the kernel buffers little of further ones.
+	narrow := func(s *testServer) {
+		for range oncrpc.WidePerPeer {
+			s.echo(s.connect(), 1)
+		}
+	}
+	ask := func(s *testServer) net.Conn {
+		conn := s.connect()
+		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+			t.Fatal(err)
+		}
+		for xid := range uint32(calls) {
+			if _, err := conn.Write(record(xid, procLarge)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return conn
+	}
+	t.Run("beside others", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t, oncrpc.Limits{Write: 2 * time.Second}) // 1 MiB takes half a second
+		narrow(s)
+		if n, err := read(ask(s)); err != nil {
+			t.Errorf("%v after %d bytes", err, n)
+		}
+	})
+	t.Run("others wait", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t, oncrpc.Limits{Write: 8 * time.Second, TotalBytes: 96 << 20})
+		narrow(s)
+		var slow sync.WaitGroup
+		var cut atomic.Int32
+		for range 6 { // more than one address may have
+			conn := ask(s)
+			slow.Go(func() {
+				if _, err := read(conn); err != nil {
+					cut.Add(1)
+				}
+			})
+		}
+		slow.Wait()
+		if cut.Load() == 0 {
+			t.Error("all have their replies")
+		}
+		if s.stats.MemoryWaits.Load() == 0 {
+			t.Error("nobody has waited for memory")
+		}
+	})
 }
 
 // An idle connection holds no memory for calls.

@@ -25,6 +25,8 @@ const (
 	// them, or two replies if those are more. Four of 128 KiB in one write are faster than
 	// one, and than eight, which don't fit the processor's cache.
 	outMax = 512 << 10
+	// partMax is how many bytes of replies are written as one wait for the client, unless one reply has more.
+	partMax = 1 << 20
 	// outCalls is how many replies wait at most for those of calls that were woken together with theirs.
 	outCalls = 32
 	// lingerTimeout is how long an ended connection waits for the client to close its
@@ -59,7 +61,8 @@ type conn struct {
 
 	looks  sync.Mutex // held by the watchdog while it looks at the waits
 	reads  waits      // of the goroutine that reads
-	writes waits      // of the goroutine that has set writing
+	writes waits      // of the goroutine that has set writing, for each part of a batch
+	batch  waits      // the same for all of a batch that has several
 
 	gone    atomic.Bool            // the client reads no more replies
 	ahead   atomic.Int32           // goroutines that wait for a permit
@@ -380,12 +383,35 @@ func (c *conn) write(batch []*Call, asks [][]byte) error {
 	return err
 }
 
+// writeNow writes a batch part by part, so that a client that reads slowly, but all the time, is not taken for one that
+// reads nothing.
 func (c *conn) writeNow(batch []*Call, asks [][]byte) error {
-	c.writes.begin(waitWrite)
-	defer c.writes.end()
 	c.pieces = append(c.pieces[:0], asks...)
 	for _, call := range batch {
 		c.pieces = append(c.pieces, call.Reply)
 	}
-	return c.WriteAll(c.pieces)
+	defer c.writes.end()
+	n := partOf(c.pieces)
+	if n < len(c.pieces) {
+		c.batch.begin(waitWrite)
+		defer c.batch.end()
+	}
+	for rest := c.pieces; ; n = partOf(rest) {
+		c.writes.begin(waitWrite)
+		if err := c.WriteAll(rest[:n]); err != nil || n == len(rest) {
+			clear(rest[n:])
+			return err
+		}
+		rest = rest[n:]
+	}
+}
+
+// partOf returns how many pieces, at least one, are written as one wait for the client.
+func partOf(pieces [][]byte) (n int) {
+	for size := 0; n < len(pieces); n++ {
+		if size += len(pieces[n]); size > partMax && n > 0 {
+			break
+		}
+	}
+	return n
 }

@@ -13,6 +13,9 @@ import (
 // read the clock twice per call, which is a system call on some machines. So a connection
 // only records that it waits. A watchdog looks at all connections periodically, and ends a
 // wait that is the same one for as long as its limit.
+//
+// Each MiB of replies is a wait of its own. While others want the memory of a connection, all that it writes together is
+// one wait, too: a client that reads little at a time would keep the most of it for long.
 
 const (
 	// looksPerLimit is how many times the watchdog looks during the shortest limit: every 10 seconds, with
@@ -123,8 +126,8 @@ func (s *Server) endWaits(now time.Time) {
 			_ = c.Close()
 			continue
 		}
-		l := &s.limits
-		if s.budget.Scarce(c.holding) {
+		l, scarce := &s.limits, s.budget.Scarce(c.holding)
+		if scarce {
 			l = &hurried
 		}
 		c.looks.Lock()
@@ -132,7 +135,8 @@ func (s *Server) endWaits(now time.Time) {
 		if c.reads.over(now, l) {
 			_ = c.SetReadDeadline(now)
 		}
-		if c.writes.over(now, l) {
+		late := c.batch.over(now, l)
+		if c.writes.over(now, l) || late && scarce {
 			_ = c.SetWriteDeadline(now)
 		}
 		c.looks.Unlock()
