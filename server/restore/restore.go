@@ -49,20 +49,20 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID(), path: "/"}}
+	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID()}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
 	for len(r.dirs) > 0 {
 		at := len(r.dirs) - 1
 		d := r.dirs[at]
 		if !d.filled {
 			r.dirs[at].filled = true
-			err = r.fill(&d)
+			err = r.fill(&d, at)
 		} else {
 			r.dirs = r.dirs[:at]
 			err = r.patiently(func() error { return r.finish(&d) })
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.path, err)
+			return fmt.Errorf("%s: %w", r.pathOf(&d), err)
 		}
 	}
 	return tree.SyncAll(v.Files.Root)
@@ -94,8 +94,24 @@ type run struct {
 // dir is a directory of the snapshot, and that of the volume.
 type dir struct {
 	from, to disk.FileID
-	path     string // for people
+	name     string
+	above    int // in run.dirs, where it stays until all that is in it is done
 	filled   bool
+}
+
+// pathOf is the path of a directory, for people: a long one is truncated. No directory has its path while it waits: as many
+// that are nested would take memory by the square of their number.
+func (r *run) pathOf(d *dir) string {
+	const most = 20
+	at := ""
+	for n := 0; d.name != ""; n++ {
+		if n == most {
+			return path.Join("...", at)
+		}
+		at = path.Join(d.name, at)
+		d = &r.dirs[d.above]
+	}
+	return "/" + at
 }
 
 // patience is the time between two tries.
@@ -135,8 +151,8 @@ func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
 	return f, err
 }
 
-// fill makes the files of a directory, and finds the directories in it.
-func (r *run) fill(d *dir) error {
+// fill makes the files of a directory, which is in dirs, and finds the directories in it.
+func (r *run) fill(d *dir, at int) error {
 	from, err := r.openIn(r.from, d.from, inode.UseAttr)
 	if err != nil {
 		return err
@@ -174,7 +190,7 @@ func (r *run) fill(d *dir) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.patiently(func() error { return r.entry(d, from, to, name) }); err != nil {
+		if err := r.patiently(func() error { return r.entry(at, from, to, name) }); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 		r.progress.Files.Add(1)
@@ -285,8 +301,8 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 
 const typeBits = syscall.S_IFMT
 
-// entry makes a name of a directory.
-func (r *run) entry(d *dir, from, to *inode.File, name string) error {
+// entry makes a name of a directory, which is in dirs.
+func (r *run) entry(at int, from, to *inode.File, name string) error {
 	was, err := from.Lookup([]byte(name))
 	if err != nil {
 		return err
@@ -305,7 +321,7 @@ func (r *run) entry(d *dir, from, to *inode.File, name string) error {
 	}
 	switch {
 	case was.Attr.IsDir():
-		r.dirs = append(r.dirs, dir{from: was.ID, to: id, path: path.Join(d.path, name)})
+		r.dirs = append(r.dirs, dir{from: was.ID, to: id, name: name, above: at})
 		return nil // its attributes come last
 	case was.Attr.IsRegular():
 		if err := r.content(was, id); err != nil {
