@@ -163,11 +163,14 @@ func (r *run) fill(d *dir, at int) error {
 		return err
 	}
 	defer to.Close()
-	now, err := r.openIn(r.to, d.to, inode.UseAttr)
+	now, err := r.open(d.to, inode.UseAttr)
 	if err != nil {
 		return err
 	}
 	defer now.Close()
+	if err := r.hide(from, now); err != nil {
+		return err
+	}
 	have, err := names(now)
 	if err != nil {
 		return err
@@ -299,7 +302,13 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 	})
 }
 
-const typeBits = syscall.S_IFMT
+const (
+	typeBits = syscall.S_IFMT
+	allModes = 0o7777
+	// privateFile and privateDir are the modes of what is not complete.
+	privateFile = 0o600
+	privateDir  = 0o700
+)
 
 // entry makes a name of a directory, which is in dirs.
 func (r *run) entry(at int, from, to *inode.File, name string) error {
@@ -390,18 +399,17 @@ func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error)
 			return id, err
 		}
 	}
-	const private = 0o600
 	var made *inode.File
 	err = change(to, func() error {
 		switch {
 		case was.Attr.IsDir():
-			made, err = to.Mkdir(r.as, name, 0o700)
+			made, err = to.Mkdir(r.as, name, privateDir)
 		case was.Attr.IsRegular():
-			made, err = to.Create(r.as, name, private, false)
+			made, err = to.Create(r.as, name, privateFile, false)
 		case was.Attr.IsSymlink():
 			made, err = to.Symlink(r.as, string(target), name)
 		default:
-			made, err = to.Mknod(r.as, name, was.Attr.Mode&typeBits, private, was.Attr.Major, was.Attr.Minor)
+			made, err = to.Mknod(r.as, name, was.Attr.Mode&typeBits, privateFile, was.Attr.Major, was.Attr.Minor)
 		}
 		return err
 	})
@@ -414,6 +422,9 @@ func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error)
 
 // content makes the data of a file that of the snapshot's.
 func (r *run) content(was *inode.File, id disk.FileID) error {
+	if err := r.hideFile(was, id); err != nil {
+		return err
+	}
 	to, err := r.open(id, inode.UseWrite)
 	if err != nil {
 		return err
@@ -437,91 +448,4 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 	}
 	defer from.Close()
 	return to.CloneFrom(r.as, from, 0, 0, 0)
-}
-
-// finish gives a directory its own attributes.
-func (r *run) finish(d *dir) error {
-	was, err := r.openIn(r.from, d.from, inode.UseAttr)
-	if err != nil {
-		return err
-	}
-	defer was.Close()
-	return r.attributes(was, d.to)
-}
-
-// attributes makes owner, mode, ACLs, extended attributes and times of a file those of the snapshot's.
-func (r *run) attributes(was *inode.File, id disk.FileID) error {
-	is, err := r.open(id, inode.UseAttr)
-	if err != nil {
-		return err
-	}
-	defer is.Close()
-	if is.Attr.UID != was.Attr.UID || is.Attr.GID != was.Attr.GID {
-		if err := is.Chown(r.as, int(was.Attr.UID), int(was.Attr.GID)); err != nil {
-			return fmt.Errorf("set the owner: %w", err)
-		}
-	}
-	if err := r.xattrs(was, is); err != nil {
-		return fmt.Errorf("set the extended attributes: %w", err)
-	}
-	if !was.Attr.IsSymlink() {
-		if err := r.rights(was, is); err != nil {
-			return fmt.Errorf("set the rights: %w", err)
-		}
-	}
-	at, mt := inode.SetTime{Set: true, Time: was.Attr.Atime}, inode.SetTime{Set: true, Time: was.Attr.Mtime}
-	if err := is.Chtimes(r.as, at, mt); err != nil {
-		return fmt.Errorf("set the times: %w", err)
-	}
-	return nil
-}
-
-func (r *run) rights(was, is *inode.File) error {
-	for _, kind := range []inode.ACLKind{inode.AccessACL, inode.DefaultACL} {
-		acl, err := was.ACL(kind)
-		if err != nil {
-			return err
-		}
-		old, err := is.ACL(kind)
-		if err != nil {
-			return err
-		}
-		if len(acl) == 0 {
-			acl = nil
-		}
-		if acl == nil && len(old) == 0 {
-			continue
-		}
-		if err := is.SetACL(r.as, kind, acl); err != nil {
-			return err
-		}
-	}
-	return is.Chmod(r.as, was.Attr.Mode&0o7777)
-}
-
-func (r *run) xattrs(was, is *inode.File) error {
-	want, err := was.ListXattrs(r.as)
-	if err != nil {
-		return err
-	}
-	have, err := is.ListXattrs(r.as)
-	if err != nil || len(want) == 0 && len(have) == 0 {
-		return err
-	}
-	for _, name := range have {
-		if err := is.RemoveXattr(r.as, []byte(name)); err != nil {
-			return err
-		}
-	}
-	value := make([]byte, disk.XattrMax)
-	for _, name := range want {
-		n, err := was.GetXattr(r.as, []byte(name), value)
-		if err != nil {
-			return err
-		}
-		if err := is.SetXattr(r.as, []byte(name), value[:n], 0); err != nil {
-			return err
-		}
-	}
-	return nil
 }
