@@ -59,7 +59,7 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 			err = r.fill(&d, at)
 		} else {
 			r.dirs = r.dirs[:at]
-			err = r.patiently(func() error { return r.finish(&d) })
+			err = r.despiteFlags(d.to, "", func() error { return r.finish(&d) })
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.pathOf(&d), err)
@@ -168,7 +168,7 @@ func (r *run) fill(d *dir, at int) error {
 		return err
 	}
 	defer now.Close()
-	if err := r.hide(from, now); err != nil {
+	if err := r.despiteFlags(d.to, "", func() error { return r.hide(from, now) }); err != nil {
 		return err
 	}
 	have, err := names(now)
@@ -193,7 +193,7 @@ func (r *run) fill(d *dir, at int) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.patiently(func() error { return r.entry(at, from, to, name) }); err != nil {
+		if err := r.despiteFlags(d.to, name, func() error { return r.entry(at, from, to, name) }); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 		r.progress.Files.Add(1)
@@ -257,8 +257,10 @@ func (r *run) remove(d *inode.File, name string) error {
 
 // removeFile removes a name that is no directory.
 func (r *run) removeFile(d *inode.File, name string) (isDir bool, err error) {
-	err = r.patiently(func() error { return change(d, func() error { return d.Remove(r.as, name) }) })
-	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
+	err = r.despiteFlags(d.ID, name, func() error {
+		return change(d, func() error { return d.Remove(r.as, name) })
+	})
+	if errors.Is(err, syscall.EISDIR) {
 		return true, err
 	}
 	r.progress.Removed.Add(1)
@@ -297,7 +299,7 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 		}
 	}
 	r.progress.Removed.Add(1)
-	return "", in, r.patiently(func() error {
+	return "", in, r.despiteFlags(above, name, func() error {
 		return change(parent, func() error { return parent.Rmdir(r.as, name) })
 	})
 }
