@@ -62,3 +62,32 @@ func (r *run) clearFlagsOf(f *inode.File) error {
 	defer func() { _ = file.Close() }() // only read from
 	return tree.Mutable(file)
 }
+
+// cloneData has a file share the blocks of one of the snapshot. Where only one of them has the flag by which btrfs writes without a copy,
+// it is emptied first, and gets the other's.
+func (r *run) cloneData(to, from *inode.File) error {
+	err := to.CloneFrom(r.as, from, 0, 0, 0)
+	if !errors.Is(err, syscall.EINVAL) {
+		return err
+	}
+	fd, failed := r.to.Files.Open(to.ID, syscall.O_RDONLY)
+	if failed != nil {
+		return failed
+	}
+	defer fd.Close()
+	other, failed := r.from.Files.Open(from.ID, syscall.O_RDONLY)
+	if failed != nil {
+		return failed
+	}
+	defer other.Close()
+	if tree.SameCOW(fd.FD(), other.FD()) {
+		return err
+	}
+	if err := to.Truncate(r.as, 0); err != nil {
+		return err
+	}
+	if err := tree.SwitchCOW(fd.FD()); err != nil {
+		return err
+	}
+	return to.CloneFrom(r.as, from, 0, 0, 0)
+}

@@ -109,3 +109,48 @@ func TestRestoreWithFlagsThatStay(t *testing.T) {
 	mend()
 	must(t, v.restore(t, t.Context(), "one"))
 }
+
+// A restore brings back files with the flag C of chattr(1), as databases on btrfs have it, whatever has it in the volume by then.
+func TestRestoreWithoutCOW(t *testing.T) {
+	testdisk.Sharing(t, func(t *testing.T, on string) {
+		for _, c := range []struct {
+			name     string
+			was      bool // without copies on write
+			is, make bool
+		}{
+			{"the same file", true, true, false},
+			{"another one with the flag", true, true, true},
+			{"another one without it", true, false, true},
+			{"another one with it, of one without", false, true, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				at := filepath.Join(on, c.name)
+				must(t, os.Mkdir(at, 0o755))
+				v := newVolume(t, at)
+				dir := filepath.Join(v.dir, "db")
+				files := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+				write := func(without bool, content string) {
+					testdisk.WithoutCOW(t, dir, without)
+					for _, f := range files {
+						must(t, os.WriteFile(f, []byte(strings.Repeat(content, 10000)), 0o600))
+					}
+				}
+				must(t, os.Mkdir(dir, 0o755))
+				write(c.was, "first")
+				v.walked()
+				want := describe(t, v.dir)
+				v.take(t, "one")
+				if c.make {
+					must(t, errors.Join(os.Remove(files[0]), os.Remove(files[1])))
+				}
+				write(c.is, "second")
+				must(t, os.Remove(files[1])) // and the restore makes it
+				v.walked()
+				must(t, v.restore(t, t.Context(), "one"))
+				if got := describe(t, v.dir); got != want {
+					t.Errorf("restored:\n%.1000s\nwant\n%.1000s", got, want)
+				}
+			})
+		}
+	})
+}

@@ -449,5 +449,5 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 		return err
 	}
 	defer from.Close()
-	return to.CloneFrom(r.as, from, 0, 0, 0)
+	return r.cloneData(to, from)
 }
