@@ -30,7 +30,8 @@ type Progress struct {
 // Run makes the files of a volume those of the snapshot with a name. The caller holds the volume, see
 // snapshot.Volume.Hold, and has lifted its limit: for a while there may be what was there, and what comes. Run waits for what is not known
 // yet, and for room that the disk gives. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called
-// again. The error is fs.ErrNotExist if there is no such snapshot, and ctx's if it has ended.
+// again. The error is fs.ErrNotExist if there is no such snapshot, ctx's if it has ended, and tree.ErrTooDeep, before anything is
+// changed, for a snapshot that a copy refuses, too.
 func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p *Progress) error {
 	shown := v.Shown()
 	if shown == nil {
