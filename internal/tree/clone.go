@@ -106,12 +106,8 @@ func (s *Source) cloneFile(dir *os.File, name string) (err error) {
 		return fmt.Errorf("create: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	for s.entry.Stat.Size > 0 {
-		err := unix.IoctlFileClone(fd, s.data)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
+	if s.entry.Stat.Size > 0 {
+		if err := s.share(fd); err != nil {
 			return fmt.Errorf("share its blocks: %w", err)
 		}
 	}
@@ -119,6 +115,23 @@ func (s *Source) cloneFile(dir *os.File, name string) (err error) {
 		return s.entry.applyPlain(fd)
 	}
 	return s.metadata.apply(fd)
+}
+
+// share has a new file share the blocks of the source.
+func (s *Source) share(fd int) error {
+	err := cloneData(fd, s.data)
+	if errors.Is(err, unix.EINVAL) && !SameCOW(fd, s.data) && SwitchCOW(fd) == nil {
+		return cloneData(fd, s.data)
+	}
+	return err
+}
+
+func cloneData(to, from int) error {
+	for {
+		if err := unix.IoctlFileClone(to, from); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // hasNoAttributes reports whether it is known that an open file has no extended attributes.

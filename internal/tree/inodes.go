@@ -31,11 +31,11 @@ func (s Inodes) Add(inode uint64) {
 }
 
 // WithSeveralNames returns the files that have several names in a tree, where the number of links does not say it: those of a snapshot
-// have names in other snapshots. It takes some microseconds for a name.
+// have names in other snapshots. It takes some microseconds for a name. The error is ErrTooDeep for what Copy refuses.
 func WithSeveralNames(ctx context.Context, root *os.File) (Inodes, error) {
 	once, several := Inodes{}, Inodes{}
 	var pacer Pacer
-	w := Walker{Name: func(dir *os.File, name string) (enter bool, err error) {
+	w := Walker{Deepest: deepest, Name: func(dir *os.File, name string) (enter bool, err error) {
 		st, err := StatIn(int(dir.Fd()), name)
 		switch {
 		case errors.Is(err, unix.ENOENT):

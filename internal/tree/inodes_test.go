@@ -1,11 +1,16 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestInodes(t *testing.T) {
@@ -76,5 +81,25 @@ func TestCopyOfShared(t *testing.T) {
 	one, _ := links(to, "5")
 	if two, _ := links(to, "dir/second name"); one != two || c.Files.Load() != 13 {
 		t.Errorf("the file with two names is two; %d files", c.Files.Load())
+	}
+}
+
+// What a copy refuses is not looked through either: the way takes memory.
+func TestWithSeveralNamesTooDeep(t *testing.T) {
+	testdisk.OnlyCI(t)
+	root := open(t, testdisk.OneXFS(t))
+	at := root
+	for range deepest {
+		must(t, unix.Mkdirat(int(at.Fd()), "d", 0o755))
+		below, err := openDir(at, "d")
+		must(t, err)
+		if at != root {
+			must(t, at.Close())
+		}
+		at = below
+	}
+	must(t, at.Close())
+	if _, err := WithSeveralNames(t.Context(), root); !errors.Is(err, ErrTooDeep) {
+		t.Errorf("the error is %v, want ErrTooDeep", err)
 	}
 }

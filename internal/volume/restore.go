@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/quota"
 )
 
@@ -328,10 +329,21 @@ func (s *Store) restore(ctx context.Context, r *restoring) (err error) {
 	if ctx.Err() != nil { // who has ended it sees to the limit and the record, or the next start
 		return context.Cause(ctx)
 	}
+	if first && errors.Is(err, tree.ErrTooDeep) { // which is known before anything changes
+		return errors.Join(err, s.undoBegin(ctx, r))
+	}
 	if err == nil {
 		s.step("files are restored")
 	}
 	return s.finishRestore(ctx, r, err)
+}
+
+// undoBegin ends a restore that has changed no file.
+func (s *Store) undoBegin(ctx context.Context, r *restoring) error {
+	if err := s.finishRestore(ctx, r, nil); err != nil {
+		return err
+	}
+	return s.discardSafety(ctx, r)
 }
 
 // beginRestore keeps what the volume has, and records that it is restored. After an error nothing has changed.

@@ -3,12 +3,14 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/quota"
 )
 
@@ -288,6 +290,35 @@ func TestOpenedBeforeHold(t *testing.T) {
 	}
 	if names := snapshotNames(t, s, "v"); len(names) != 1 || server.isHeld("v") {
 		t.Errorf("there are %v; clients wait: %v", names, server.isHeld("v"))
+	}
+}
+
+// A snapshot that can't be restored, as is known before anything has changed, leaves the volume as it was, but not one that is half
+// restored already.
+func TestRestoreTooDeep(t *testing.T) {
+	root := t.TempDir()
+	s, server := openWith(t, root)
+	makeVolume(Spec{Name: "v", Size: 1 << 20})(t, s, root)
+	mustSnapshot(t, s, "v", "a")
+	restore := func(fails error) error {
+		server.restored = func(context.Context) error { return fmt.Errorf("read snapshot a: %w", fails) }
+		_, err := s.StartRestore(t.Context(), "v", "a", false)
+		mustDo(t, err)
+		if err = awaitRestore(s); !errors.Is(err, fails) {
+			t.Fatalf("its end: %v", err)
+		}
+		return err
+	}
+	if err := restore(tree.ErrTooDeep); !strings.Contains(err.Error(), "nothing has changed") {
+		t.Error(err)
+	}
+	to, safety := recordedRestore(t, root)
+	if names := snapshotNames(t, s, "v"); to != "" || safety != "" || len(names) != 1 || server.isHeld("v") {
+		t.Errorf("it is restored to %q, with %q; there are %v; clients wait: %v", to, safety, names, server.isHeld("v"))
+	}
+	_ = restore(errors.New("the disk is broken"))
+	if err := restore(tree.ErrTooDeep); !strings.Contains(err.Error(), "a part of what it was") || !server.isHeld("v") {
+		t.Errorf("%v; clients wait: %v", err, server.isHeld("v"))
 	}
 }
 

@@ -30,7 +30,8 @@ type Progress struct {
 // Run makes the files of a volume those of the snapshot with a name. The caller holds the volume, see
 // snapshot.Volume.Hold, and has lifted its limit: for a while there may be what was there, and what comes. Run waits for what is not known
 // yet, and for room that the disk gives. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called
-// again. The error is fs.ErrNotExist if there is no such snapshot, and ctx's if it has ended.
+// again. The error is fs.ErrNotExist if there is no such snapshot, ctx's if it has ended, and tree.ErrTooDeep, before anything is
+// changed, for a snapshot that a copy refuses, too.
 func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p *Progress) error {
 	shown := v.Shown()
 	if shown == nil {
@@ -49,20 +50,20 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID(), path: "/"}}
+	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID()}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
 	for len(r.dirs) > 0 {
 		at := len(r.dirs) - 1
 		d := r.dirs[at]
 		if !d.filled {
 			r.dirs[at].filled = true
-			err = r.fill(&d)
+			err = r.fill(&d, at)
 		} else {
 			r.dirs = r.dirs[:at]
-			err = r.patiently(func() error { return r.finish(&d) })
+			err = r.despiteFlags(d.to, "", func() error { return r.finish(&d) })
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.path, err)
+			return fmt.Errorf("%s: %w", r.pathOf(&d), err)
 		}
 	}
 	return tree.SyncAll(v.Files.Root)
@@ -94,8 +95,24 @@ type run struct {
 // dir is a directory of the snapshot, and that of the volume.
 type dir struct {
 	from, to disk.FileID
-	path     string // for people
+	name     string
+	above    int // in run.dirs, where it stays until all that is in it is done
 	filled   bool
+}
+
+// pathOf is the path of a directory, for people: a long one is truncated. No directory has its path while it waits: as many
+// that are nested would take memory by the square of their number.
+func (r *run) pathOf(d *dir) string {
+	const most = 20
+	at := ""
+	for n := 0; d.name != ""; n++ {
+		if n == most {
+			return path.Join("...", at)
+		}
+		at = path.Join(d.name, at)
+		d = &r.dirs[d.above]
+	}
+	return "/" + at
 }
 
 // patience is the time between two tries.
@@ -135,8 +152,8 @@ func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
 	return f, err
 }
 
-// fill makes the files of a directory, and finds the directories in it.
-func (r *run) fill(d *dir) error {
+// fill makes the files of a directory, which is in dirs, and finds the directories in it.
+func (r *run) fill(d *dir, at int) error {
 	from, err := r.openIn(r.from, d.from, inode.UseAttr)
 	if err != nil {
 		return err
@@ -147,11 +164,14 @@ func (r *run) fill(d *dir) error {
 		return err
 	}
 	defer to.Close()
-	now, err := r.openIn(r.to, d.to, inode.UseAttr)
+	now, err := r.open(d.to, inode.UseAttr)
 	if err != nil {
 		return err
 	}
 	defer now.Close()
+	if err := r.despiteFlags(d.to, "", func() error { return r.hide(from, now) }); err != nil {
+		return err
+	}
 	have, err := names(now)
 	if err != nil {
 		return err
@@ -174,7 +194,7 @@ func (r *run) fill(d *dir) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.patiently(func() error { return r.entry(d, from, to, name) }); err != nil {
+		if err := r.despiteFlags(d.to, name, func() error { return r.entry(at, from, to, name) }); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 		r.progress.Files.Add(1)
@@ -238,8 +258,10 @@ func (r *run) remove(d *inode.File, name string) error {
 
 // removeFile removes a name that is no directory.
 func (r *run) removeFile(d *inode.File, name string) (isDir bool, err error) {
-	err = r.patiently(func() error { return change(d, func() error { return d.Remove(r.as, name) }) })
-	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
+	err = r.despiteFlags(d.ID, name, func() error {
+		return change(d, func() error { return d.Remove(r.as, name) })
+	})
+	if errors.Is(err, syscall.EISDIR) {
 		return true, err
 	}
 	r.progress.Removed.Add(1)
@@ -278,15 +300,21 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 		}
 	}
 	r.progress.Removed.Add(1)
-	return "", in, r.patiently(func() error {
+	return "", in, r.despiteFlags(above, name, func() error {
 		return change(parent, func() error { return parent.Rmdir(r.as, name) })
 	})
 }
 
-const typeBits = syscall.S_IFMT
+const (
+	typeBits = syscall.S_IFMT
+	allModes = 0o7777
+	// privateFile and privateDir are the modes of what is not complete.
+	privateFile = 0o600
+	privateDir  = 0o700
+)
 
-// entry makes a name of a directory.
-func (r *run) entry(d *dir, from, to *inode.File, name string) error {
+// entry makes a name of a directory, which is in dirs.
+func (r *run) entry(at int, from, to *inode.File, name string) error {
 	was, err := from.Lookup([]byte(name))
 	if err != nil {
 		return err
@@ -305,7 +333,7 @@ func (r *run) entry(d *dir, from, to *inode.File, name string) error {
 	}
 	switch {
 	case was.Attr.IsDir():
-		r.dirs = append(r.dirs, dir{from: was.ID, to: id, path: path.Join(d.path, name)})
+		r.dirs = append(r.dirs, dir{from: was.ID, to: id, name: name, above: at})
 		return nil // its attributes come last
 	case was.Attr.IsRegular():
 		if err := r.content(was, id); err != nil {
@@ -374,18 +402,17 @@ func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error)
 			return id, err
 		}
 	}
-	const private = 0o600
 	var made *inode.File
 	err = change(to, func() error {
 		switch {
 		case was.Attr.IsDir():
-			made, err = to.Mkdir(r.as, name, 0o700)
+			made, err = to.Mkdir(r.as, name, privateDir)
 		case was.Attr.IsRegular():
-			made, err = to.Create(r.as, name, private, false)
+			made, err = to.Create(r.as, name, privateFile, false)
 		case was.Attr.IsSymlink():
 			made, err = to.Symlink(r.as, string(target), name)
 		default:
-			made, err = to.Mknod(r.as, name, was.Attr.Mode&typeBits, private, was.Attr.Major, was.Attr.Minor)
+			made, err = to.Mknod(r.as, name, was.Attr.Mode&typeBits, privateFile, was.Attr.Major, was.Attr.Minor)
 		}
 		return err
 	})
@@ -398,6 +425,9 @@ func (r *run) make(was, to *inode.File, name string) (id disk.FileID, err error)
 
 // content makes the data of a file that of the snapshot's.
 func (r *run) content(was *inode.File, id disk.FileID) error {
+	if err := r.hideFile(was, id); err != nil {
+		return err
+	}
 	to, err := r.open(id, inode.UseWrite)
 	if err != nil {
 		return err
@@ -420,92 +450,5 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 		return err
 	}
 	defer from.Close()
-	return to.CloneFrom(r.as, from, 0, 0, 0)
-}
-
-// finish gives a directory its own attributes.
-func (r *run) finish(d *dir) error {
-	was, err := r.openIn(r.from, d.from, inode.UseAttr)
-	if err != nil {
-		return err
-	}
-	defer was.Close()
-	return r.attributes(was, d.to)
-}
-
-// attributes makes owner, mode, ACLs, extended attributes and times of a file those of the snapshot's.
-func (r *run) attributes(was *inode.File, id disk.FileID) error {
-	is, err := r.open(id, inode.UseAttr)
-	if err != nil {
-		return err
-	}
-	defer is.Close()
-	if is.Attr.UID != was.Attr.UID || is.Attr.GID != was.Attr.GID {
-		if err := is.Chown(r.as, int(was.Attr.UID), int(was.Attr.GID)); err != nil {
-			return fmt.Errorf("set the owner: %w", err)
-		}
-	}
-	if err := r.xattrs(was, is); err != nil {
-		return fmt.Errorf("set the extended attributes: %w", err)
-	}
-	if !was.Attr.IsSymlink() {
-		if err := r.rights(was, is); err != nil {
-			return fmt.Errorf("set the rights: %w", err)
-		}
-	}
-	at, mt := inode.SetTime{Set: true, Time: was.Attr.Atime}, inode.SetTime{Set: true, Time: was.Attr.Mtime}
-	if err := is.Chtimes(r.as, at, mt); err != nil {
-		return fmt.Errorf("set the times: %w", err)
-	}
-	return nil
-}
-
-func (r *run) rights(was, is *inode.File) error {
-	for _, kind := range []inode.ACLKind{inode.AccessACL, inode.DefaultACL} {
-		acl, err := was.ACL(kind)
-		if err != nil {
-			return err
-		}
-		old, err := is.ACL(kind)
-		if err != nil {
-			return err
-		}
-		if len(acl) == 0 {
-			acl = nil
-		}
-		if acl == nil && len(old) == 0 {
-			continue
-		}
-		if err := is.SetACL(r.as, kind, acl); err != nil {
-			return err
-		}
-	}
-	return is.Chmod(r.as, was.Attr.Mode&0o7777)
-}
-
-func (r *run) xattrs(was, is *inode.File) error {
-	want, err := was.ListXattrs(r.as)
-	if err != nil {
-		return err
-	}
-	have, err := is.ListXattrs(r.as)
-	if err != nil || len(want) == 0 && len(have) == 0 {
-		return err
-	}
-	for _, name := range have {
-		if err := is.RemoveXattr(r.as, []byte(name)); err != nil {
-			return err
-		}
-	}
-	value := make([]byte, disk.XattrMax)
-	for _, name := range want {
-		n, err := was.GetXattr(r.as, []byte(name), value)
-		if err != nil {
-			return err
-		}
-		if err := is.SetXattr(r.as, []byte(name), value[:n], 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.cloneData(to, from)
 }

@@ -65,7 +65,25 @@ func changeOf(st *tree.Statx) int64 { return st.Ctime.Sec*1e9 + int64(st.Ctime.N
 type block struct {
 	inode, above uint64 // above is 0 for the root
 	name         string
-	records      []record // by the inode
+	records      []record // by the inode; none if they take more than recordsMost
+	takes        int      // what all records take in memory that were to be kept
+}
+
+const (
+	// recordsMost is how much the records of a directory take in memory: 246,000 of names with 20 bytes. A client makes names
+	// until a volume is full, and a hard link takes nothing else. Files of a directory with more are cloned in each snapshot.
+	recordsMost = 16 << 20
+	recordSize  = 48 // without the name
+)
+
+// keep adds a record, unless there are too many.
+func (b *block) keep(r record) {
+	b.takes += recordSize + len(r.name)
+	if b.takes > recordsMost {
+		b.records = nil
+		return
+	}
+	b.records = append(b.records, r)
 }
 
 // find returns the first record of a file.
@@ -152,8 +170,13 @@ func (w *catalogueWriter) add(d *block) error {
 	return w.writeLocked(entries)
 }
 
-// encodeRecords encodes the entries of a block.
-func encodeRecords(records []record) (entries []byte) {
+// encodeRecords encodes the entries of a block, which take less than the records do.
+func encodeRecords(records []record) []byte {
+	most := 0
+	for i := range records {
+		most += recordSize + len(records[i].name)
+	}
+	entries := make([]byte, 0, most)
 	var last record
 	for i := range records {
 		r := &records[i]
@@ -296,11 +319,14 @@ var errNoBlock = errors.New("the catalogue does not have the directory")
 // entryMin is the least that an entry takes.
 const entryMin = 5
 
-// directory reads the block of a directory.
+// directory reads the block of a directory, without records that take more than recordsMost.
 func (c *catalogue) directory(inode uint64) (*block, error) {
 	h, err := c.head(inode)
 	if err != nil {
 		return nil, err
+	}
+	if h.size > recordsMost || h.count > recordsMost/recordSize {
+		return &h.block, nil
 	}
 	b := make([]byte, h.size)
 	if _, err := c.from.ReadAt(b, h.at); err != nil {

@@ -82,6 +82,63 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
+// A directory with very many names has no records, neither in memory nor on the disk, and those in it have their paths.
+func TestCatalogueOfManyNames(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size int // of a name
+		kept int
+	}{
+		{"short names", 1, recordsMost / (recordSize + 1)},
+		{"the longest names", nameMax, recordsMost / (recordSize + nameMax)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := strings.Repeat("n", c.size)
+			for _, names := range []int{c.kept, c.kept + 1, 2 * c.kept} {
+				wide := block{inode: 128}
+				for i := range names {
+					wide.keep(record{inode: 1000 + uint64(i), kind: 8, changed: int64(i) * -1e15, size: int64(i), name: name})
+				}
+				kept := names
+				if names > c.kept {
+					kept = 0
+				}
+				if len(wide.records) != kept {
+					t.Fatalf("of %d names it keeps %d, want %d", names, len(wide.records), kept)
+				}
+				b := written(t, 42, wide, block{inode: 7, above: 128, name: "in it"})
+				read, err := openCatalogue(bytes.NewReader(b), int64(len(b)), 42)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := read.directory(128)
+				if err != nil || len(got.records) != kept {
+					t.Errorf("of %d names it has %d, %v, want %d", names, len(got.records), err, kept)
+				}
+				if at, err := read.path(7); at != "./in it" || err != nil {
+					t.Errorf("the path is %q, %v", at, err)
+				}
+			}
+		})
+	}
+}
+
+// A catalogue with more names than are kept, as nobody writes any more, is read without them.
+func TestCatalogueWithTooManyNames(t *testing.T) {
+	wide := block{inode: 128}
+	for i := range recordsMost/recordSize + 1 {
+		wide.records = append(wide.records, record{inode: uint64(i), name: "n"})
+	}
+	b := written(t, 42, wide)
+	read, err := openCatalogue(bytes.NewReader(b), int64(len(b)), 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read.directory(128); err != nil || len(got.records) != 0 {
+		t.Errorf("it has %d names, %v", len(got.records), err)
+	}
+}
+
 // With any bit changed, what is read is as it was written, or there is an error.
 func TestCatalogueIsDamaged(t *testing.T) {
 	whole := written(t, 42, tree128()...)

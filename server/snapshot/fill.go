@@ -78,7 +78,7 @@ func (w *walker) entry(d *filling, e *entry) error {
 		}
 	}
 	w.found(e.inode, time.Since(began), slowPlace{d.at, e.name})
-	d.records = append(d.records, r)
+	d.keep(r)
 	if made {
 		return nil
 	}

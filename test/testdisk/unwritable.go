@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of a file, of linux/fs.h: FS_IMMUTABLE_FL, and FS_APPEND_FL.
+// Flags of a file, of linux/fs.h: FS_IMMUTABLE_FL, FS_APPEND_FL, and FS_NOCOW_FL.
 const (
 	immutable  = 0x10
 	appendOnly = 0x20
+	noCOW      = 0x800000
 )
 
 // Unwritable keeps everybody, root too, from writing a file until mend is called.
@@ -31,6 +32,9 @@ func withFlag(t *testing.T, file string, flag uint32) (mend func()) {
 	change := func(mode os.FileMode, set uint32) {
 		t.Helper()
 		f, err := os.Open(file)
+		if set == 0 && errors.Is(err, os.ErrNotExist) {
+			return // there is nothing to mend
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,4 +64,26 @@ func withFlag(t *testing.T, file string, flag uint32) (mend func()) {
 	}
 	t.Cleanup(mend)
 	return mend
+}
+
+// WithoutCOW has writes to an empty file of btrfs, or to those that will be made in a directory, go where the data is, or not if
+// that is so: chattr +C and -C. On other file systems it does nothing.
+func WithoutCOW(t *testing.T, file string, without bool) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		flags &^= noCOW
+		if without {
+			flags |= noCOW
+		}
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags))
+	}
+	if err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Fatal(err)
+	}
 }
