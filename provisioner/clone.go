@@ -51,12 +51,24 @@ func (p *Provisioner) source(ctx context.Context, claim *v1.PersistentVolumeClai
 		find = p.snapshotSource
 	}
 	found, err := find(ctx, claim.Namespace, from.name)
-	if err == nil && found.size > size {
-		err = fmt.Errorf("%s has a size of %s, which does not fit into %s: request at least that size", from, volume.FormatSize(found.size), volume.FormatSize(size))
+	if err != nil {
+		return source{}, err
 	}
 	// What nobody may write needs no copy.
 	found.view = from.isSnapshot && IsReadOnly(claim.Spec.AccessModes)
-	return found, err
+	if found.size > size {
+		return source{}, tooSmall(from, found, size)
+	}
+	return found, nil
+}
+
+// tooSmall is the error of a claim that is smaller than what it is of.
+func tooSmall(from sourceName, found source, size int64) error {
+	needed, requested := volume.FormatSize(found.size), volume.FormatSize(size)
+	if found.view {
+		return fmt.Errorf("%s has a size of %s, and a claim that shows it, which takes no space, must request at least that, not %s", from, needed, requested)
+	}
+	return fmt.Errorf("%s has a size of %s, which does not fit into %s: request at least that size", from, needed, requested)
 }
 
 // IsReadOnly reports whether nobody may write to a volume with these access modes. One of a snapshot then shows it, and is no

@@ -225,8 +225,14 @@ func OpenDirIn(dir *os.File, path string) (*os.File, error) {
 // ErrOther is the error of LinkClone for a file that is not as it should be.
 var ErrOther = errors.New("it is no clone of the file")
 
+// ErrManyNames is the error of LinkClone for a clone that has too many names.
+var ErrManyNames = errors.New("it has too many names")
+
+// maxNames is how many names LinkClone lets a clone come to have. btrfs has at most 65,535 of a file.
+const maxNames = 60_000
+
 // LinkClone gives a clone of a file another name in another directory. st is what Stat says of the file, which has not changed
-// since.
+// since: the clone can have as many more names as the file has.
 func LinkClone(from *os.File, name string, to *os.File, newName string, st *Statx) error {
 	have, err := StatIn(int(from.Fd()), name)
 	if err != nil {
@@ -235,6 +241,9 @@ func LinkClone(from *os.File, name string, to *os.File, newName string, st *Stat
 	const ofType = unix.S_IFMT
 	if have.Mode&ofType != st.Mode&ofType || have.Size != st.Size || have.Mtime != st.Mtime {
 		return ErrOther
+	}
+	if uint64(have.Nlink)+uint64(st.Nlink) > maxNames {
+		return ErrManyNames
 	}
 	return unix.Linkat(int(from.Fd()), name, int(to.Fd()), newName, 0)
 }

@@ -227,7 +227,11 @@ func (s *Store) checkSourceLocked(r *record, spec *Spec) error {
 		size = source.Size
 	}
 	if size > spec.Size {
-		return fmt.Errorf("%w: a copy of the %s needs at least its size: %s, not %s", ErrInvalid, r.source(), FormatSize(size), FormatSize(spec.Size))
+		what := "a copy of"
+		if r.View {
+			what = "a volume that shows"
+		}
+		return fmt.Errorf("%w: %s the %s needs at least its size: %s, not %s", ErrInvalid, what, r.source(), FormatSize(size), FormatSize(spec.Size))
 	}
 	return nil
 }

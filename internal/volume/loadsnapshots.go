@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
 )
@@ -105,6 +106,7 @@ func (s *Store) loadSnapshotsOf(id uint64) error {
 			}
 			continue
 		}
+		r.known = time.Now()
 		s.snapshots[id] = append(s.snapshots[id], r)
 	}
 	return nil

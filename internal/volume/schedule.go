@@ -141,7 +141,8 @@ func (v *Volume) spread() time.Duration {
 
 // due returns the kinds of which a volume needs a snapshot now, and when it needs the next one, if that is none. has are its
 // scheduled snapshots. It depends on the present period alone: podnas makes up for a missed time once, and a clock that was
-// wrong for a while makes at most one snapshot of a kind.
+// wrong for a while makes at most one snapshot of a kind. But when a clock that was ahead is set back, the periods that come have
+// snapshots of before, so none of a kind is older than a period by the process's clock either.
 func (v *Volume) due(has []*snapshotRecord, now time.Time) (due []string, next time.Time) {
 	for _, k := range kinds() {
 		if *k.kept(&v.Schedule) == 0 {
@@ -153,6 +154,9 @@ func (v *Volume) due(has []*snapshotRecord, now time.Time) (due []string, next t
 			return slices.Contains(r.Scheduled, k.name) && k.start(r.Created).Equal(start)
 		})
 		switch {
+		case k.isBehind(has):
+			due = append(due, k.name)
+			continue
 		case there, v.isNew(start, now):
 			turn = k.next(now).Add(v.spread())
 		case !now.Before(turn):
@@ -164,6 +168,21 @@ func (v *Volume) due(has []*snapshotRecord, now time.Time) (due []string, next t
 		}
 	}
 	return due, next
+}
+
+// behindAfter is how much longer than a period the latest snapshot of a kind is known when its schedule is behind, whatever the
+// clock says. A clock that is set back by less changes nothing.
+const behindAfter = 10 * time.Minute
+
+// isBehind reports whether there are snapshots of a kind, and all of them are known for longer than a period.
+func (k *kind) isBehind(has []*snapshotRecord) bool {
+	var last time.Time
+	for _, r := range has {
+		if slices.Contains(r.Scheduled, k.name) && r.known.After(last) {
+			last = r.known
+		}
+	}
+	return !last.IsZero() && time.Since(last) > k.long+behindAfter
 }
 
 // isNew reports whether a volume was made in the period that began at start: it needs no snapshot of that. One that was made in the

@@ -121,6 +121,46 @@ func TestScheduleAndTheClock(t *testing.T) {
 	hasSnapshots(t, s, "right again", "v/hourly-2026-11-28-2000", "v/hourly-2026-11-28-2100", "v/hourly-2026-11-28-2200", "v/hourly-2026-11-28-2300")
 }
 
+// When a clock that was ahead is set back, the hours that come have snapshots already, and new ones are taken all the same; also
+// when podnas starts then.
+func TestScheduleWhenTheClockIsSetBack(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			root := t.TempDir()
+			s, c, _ := withSchedule(t, root, Schedule{Hourly: 6, Daily: 2})
+			ahead := time.Until(at("2026-11-28 06:00:00"))
+			keep := func(s *Store, c *copier, minutes int) (longest time.Duration) {
+				c.now = func() time.Time { return time.Now().Add(ahead) }
+				s.schedules.now = c.now
+				last := time.Now()
+				for range minutes {
+					taken := s.activity.snapshot.done.Load()
+					s.keepSchedules(t.Context())
+					if s.activity.snapshot.done.Load() > taken {
+						last = time.Now()
+					}
+					longest = max(longest, time.Since(last))
+					time.Sleep(time.Minute)
+				}
+				return longest
+			}
+			keep(s, c, 7*60)
+			ahead -= 210 * time.Minute
+			if restart {
+				mustDo(t, s.Close())
+				s, c = openWith(t, root)
+			}
+			if longest := keep(s, c, 8*60); longest > time.Hour+behindAfter+time.Minute {
+				t.Errorf("restarted: %v: %s without a snapshot", restart, longest)
+			}
+			last := at("2026-11-28 17:00:00") // by the clock it is 17:30
+			if states := s.Schedules(); states[0].Last.Before(last) || states[0].Last.After(last.Add(time.Hour)) {
+				t.Errorf("restarted: %v: the last one is of %s", restart, states[0].Last)
+			}
+		})
+	}
+}
+
 func TestScheduleOfVolumesThatCan(t *testing.T) {
 	root := t.TempDir()
 	s, c, clock := withSchedule(t, root, Schedule{Hourly: 4})

@@ -169,6 +169,7 @@ type snapshotRecord struct {
 	deleting bool      // guarded by Store.mu
 	gone     bool      // its files are in the trash; guarded by Store.mu
 	expired  time.Time // when expire has first seen that; guarded by Store.mu
+	known    time.Time // when it was taken, or found at the start, by the process's clock, which nobody sets
 }
 
 // MarshalJSON adds the checksum.

@@ -325,6 +325,7 @@ func (s *Store) takeSnapshot(ctx context.Context, t *taking) (Snapshot, error) {
 	if err := s.discardWork(r.VolumeID); err != nil {
 		s.log.Warn("snapshot: can't remove what it was made with; the next start tries again", "folder", snapshotsOf(r.VolumeID), "err", err)
 	}
+	r.known = time.Now()
 	s.mu.Lock()
 	s.snapshots[r.VolumeID] = append(s.snapshots[r.VolumeID], r)
 	t.coming = nil

@@ -56,6 +56,11 @@ func TestView(t *testing.T) {
 	if _, err := s.Create(t.Context(), wrong); !errors.Is(err, ErrExists) {
 		t.Errorf("a copy with its name: %v", err)
 	}
+	small := viewOf("small")
+	small.Size--
+	if _, err := s.Create(t.Context(), small); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a volume that shows the snapshot a of volume v needs at least its size") {
+		t.Errorf("a smaller one: %v", err)
+	}
 	a, err := s.GetSnapshot("v", "a")
 	mustDo(t, err)
 	if got := s.ViewsOf(&a); len(got) != 2 {

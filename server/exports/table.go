@@ -187,6 +187,8 @@ type Table struct {
 	// Freeing counts the files of clients that were dismissed and that are being closed. One that was removed frees its space then.
 	Freeing atomic.Int64
 
+	diskSyncs snapshot.DiskSyncs
+
 	refused refused
 	marks   string      // directory of the marks, see KeepMarks
 	saving  atomic.Bool // indexes are written
@@ -318,6 +320,7 @@ func (t *Table) open(e Exported) (*Volume, error) {
 	}
 	v.Served.Name = v.Path
 	v.Durable.Init(v.ID, v.Path, &v.FS, &t.Syncs)
+	v.Snapshots.Syncs = &t.diskSyncs
 	return v, nil
 }
 

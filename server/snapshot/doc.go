@@ -6,7 +6,8 @@
 // (inode.Together). To take a snapshot, the gate is closed, and opened again as soon as the changes inside have ended: this is
 // the cut (cut.go), a moment between two calls. Nothing is copied in it, so it takes as long as the longest change that is under way. If
 // that is more than cutWait, the gate is opened and closed again, for longer and longer. What may take long by itself, such as a
-// CLONE, has entered a gate of its own before (Volume.EnterLong), which is closed for a cut while the other is still open.
+// CLONE, has entered a gate of its own before (Volume.EnterLong), which is closed for a cut while the other is still open. What is dirty is
+// written before that, unless the end of another snapshot has just done so (syncs.go).
 //
 // # Before the first change
 //

@@ -11,6 +11,9 @@ import (
 
 // Volume is what snapshots need of a volume's changes. The zero Volume is ready.
 type Volume struct {
+	// Syncs is what the volumes of a disk share. It must be set before Take.
+	Syncs *DiskSyncs
+
 	changes gate                   // all changes
 	long    gate                   // those that may take long have entered here before
 	taking  atomic.Pointer[taking] // nil: no snapshot is being taken

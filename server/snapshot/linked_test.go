@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/inode"
@@ -310,6 +312,42 @@ func TestEarlierSnapshotIsDamaged(t *testing.T) {
 					t.Errorf("it has %d files of the earlier one, want %d", n, c.linked)
 				}
 			})
+		}
+	})
+}
+
+// A clone does not come to have more names than btrfs gives a file: the file is cloned anew in time.
+func TestManySnapshotsOfManyNames(t *testing.T) {
+	testdisk.OnlyCI(t)
+	t.Parallel()
+	testdisk.Sharing(t, func(t *testing.T, on string) {
+		v := newVolume(t, on)
+		if v.Files.FS.Type != unix.BTRFS_SUPER_MAGIC {
+			return // XFS has 2,147,483,647
+		}
+		const names = 20
+		mustDo(t, os.WriteFile(filepath.Join(v.dir, "0"), []byte("content"), 0o644))
+		for i := 1; i < names; i++ {
+			mustDo(t, os.Link(filepath.Join(v.dir, "0"), filepath.Join(v.dir, fmt.Sprint(i))))
+		}
+		time.Sleep(age)
+		first, err := v.take(new(snapshot.Progress))
+		mustDo(t, err)
+		others := filepath.Join(on, "others") // as many names as further snapshots would give it
+		mustDo(t, os.Mkdir(others, 0o755))
+		for i := range 65_535 - names - 10 {
+			mustDo(t, os.Link(filepath.Join(first, "0"), filepath.Join(others, fmt.Sprint(i))))
+		}
+		for i, linked := range []bool{false, true} {
+			last := v.last.Tree
+			got, err := v.take(new(snapshot.Progress))
+			mustDo(t, err)
+			if sameFile(t, filepath.Join(last, "0"), filepath.Join(got, "0")) != linked {
+				t.Errorf("snapshot %d: linked is not %v", i+2, linked)
+			}
+			if !sameFile(t, filepath.Join(got, "0"), filepath.Join(got, fmt.Sprint(names-1))) {
+				t.Errorf("snapshot %d: two names are two files", i+2)
+			}
 		}
 	})
 }

@@ -52,12 +52,8 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, own *Own, work 
 	}
 	defer t.objects.Close() // only read from
 	defer t.end()
-	// What is dirty is written before, not by the first clone of each file, while its writer waits. The second sync is for what
-	// was written during the first, which may take seconds.
-	for range 2 {
-		if err := tree.SyncAll(files.Root); err != nil {
-			return err
-		}
+	if err := v.Syncs.before(files.Root); err != nil {
+		return err
 	}
 	at, err := v.cut(ctx, t, &p.Paused)
 	if err != nil {
@@ -78,7 +74,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, own *Own, work 
 	if err != nil {
 		return err
 	}
-	return tree.SyncAll(t.objects)
+	return v.Syncs.sync(t.objects)
 }
 
 // begin makes the folders of the work.
