@@ -130,8 +130,11 @@ func (s *session) take(ctx context.Context, name string, uid types.UID) (taken s
 	case errors.Is(err, volume.ErrNoSnapshot):
 	case err == nil && !taken.complete && taken.Created.IsZero():
 		return taken, waiting{"its moment has not come"}
-	default:
+	case err != nil:
+		s.Store.ForgetFailure(name, snapshotName(uid)) // it is told in the objects, and the next try takes it again
 		return taken, err
+	default:
+		return taken, nil
 	}
 	begun, err := s.Store.StartUnclaimed(ctx, name, snapshotName(uid))
 	switch {
@@ -167,9 +170,6 @@ func (c *Controller) look(name string, uid types.UID) (snapshot, error) {
 	var taking *volume.TakingError
 	if errors.As(err, &taking) {
 		return snapshot{Snapshot: taking.Snapshot}, nil
-	}
-	if err != nil {
-		c.Store.ForgetFailure(name, snapshotName(uid)) // it is told in the objects, and the next try takes it again
 	}
 	return snapshot{found, true}, err
 }
