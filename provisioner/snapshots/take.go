@@ -19,7 +19,7 @@ import (
 // syncSnapshot makes the snapshot and the content of a VolumeSnapshot that has none. Then it is syncContent's turn.
 func (s *session) syncSnapshot(ctx context.Context, k key) error {
 	vs := s.snapshot(k.namespace, k.name)
-	if vs == nil || vs.DeletionTimestamp != nil {
+	if vs == nil || vs.UID != k.uid || vs.DeletionTimestamp != nil {
 		return s.endUnwanted(ctx)
 	}
 	if vs.Status.BoundContent != "" {
@@ -54,7 +54,7 @@ func (s *session) syncSnapshot(ctx context.Context, k key) error {
 
 // tell puts an event on a VolumeSnapshot, once for each problem.
 func (s *session) tell(vs *volumeSnapshot, err error) error {
-	if s.isNew(key{vs.Namespace, vs.Name}, err) {
+	if s.isNew(vs.key(), err) {
 		s.event(Kind, &vs.ObjectMeta, "SnapshotFailed", err.Error())
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -117,7 +118,8 @@ func (c *cluster) ask(claim, class string) (vs *volumeSnapshot, k key) {
 	_, err = c.Client.Resource(snapshotResource).Namespace("ns").Create(c.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
 	c.must(err)
 	c.must(c.snapshots.GetStore().Add(vs))
-	return vs, key{"ns", "wanted"}
+	k = vs.key()
+	return vs, k
 }
 
 // forget deletes the VolumeSnapshot.
@@ -190,6 +192,43 @@ func TestDeletedBeforeItsMoment(t *testing.T) {
 			if under := c.store.SnapshotsUnderWay(); len(under) > 0 {
 				t.Errorf("%+v is being taken", under)
 			}
+		})
+	}
+}
+
+// The same if another one has its name before podnas looks at the first one again, as with kubectl replace --force.
+func TestReplaced(t *testing.T) {
+	for name, hear := range map[string]func(c *cluster, first, second *volumeSnapshot){
+		"two events": func(c *cluster, first, second *volumeSnapshot) {
+			c.enqueue(first)
+			c.enqueue(second)
+		},
+		"a new list": func(c *cluster, first, second *volumeSnapshot) { c.enqueueChanged(first, second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, t.TempDir())
+			close(c.cut)
+			first, k := c.ask("data", "class")
+			if err := c.syncSnapshot(t.Context(), k); !errors.As(err, new(waiting)) {
+				c.must(err)
+			}
+			c.settle()
+			c.forget(first)
+			second := *first
+			second.UID = "another"
+			c.must(c.snapshots.GetStore().Add(&second))
+			hear(c, first, &second)
+			var working sync.WaitGroup
+			working.Go(func() { c.work(t.Context()) })
+			for began := time.Now(); len(c.store.Unclaimed()) != 1 || c.store.Unclaimed()[0].Name != string(second.UID); time.Sleep(time.Millisecond) {
+				if time.Since(began) > 10*time.Second {
+					t.Errorf("unclaimed are %v, want that of the second one", c.store.Unclaimed())
+					break
+				}
+			}
+			c.queue.ShutDown()
+			working.Wait()
+			c.has(false)
 		})
 	}
 }
