@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -122,7 +123,7 @@ func sameTarget(one, other int) (bool, error) {
 // compareAtOnce is how much of two files is read at once.
 const compareAtOnce = 256 << 10
 
-// sameContent reads two regular files, whose descriptors are O_PATH, up to the first difference.
+// sameContent reads two regular files of one size, whose descriptors are O_PATH, up to the first difference.
 func sameContent(one, other int) (bool, error) {
 	a, err := os.Open(procPath(one))
 	if err != nil {
@@ -135,19 +136,40 @@ func sameContent(one, other int) (bool, error) {
 	}
 	defer b.Close()
 	bufA, bufB := make([]byte, compareAtOnce), make([]byte, compareAtOnce)
-	for {
-		n, errA := io.ReadFull(a, bufA)
-		m, errB := io.ReadFull(b, bufB)
+	for at := int64(0); ; {
+		dataA, err := nextData(a, at)
+		if err != nil {
+			return false, err
+		}
+		dataB, err := nextData(b, at)
+		if err != nil {
+			return false, err
+		}
+		if at = min(dataA, dataB); at == math.MaxInt64 { // what is a hole in both is not read
+			return true, nil
+		}
+		n, errA := a.ReadAt(bufA, at)
+		m, errB := b.ReadAt(bufB, at)
 		if !bytes.Equal(bufA[:n], bufB[:m]) {
 			return false, nil
 		}
 		for _, err := range []error{errA, errB} {
-			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			if err != nil && !errors.Is(err, io.EOF) {
 				return false, err
 			}
 		}
 		if n < len(bufA) {
 			return true, nil
 		}
+		at += int64(n)
 	}
+}
+
+// nextData returns where a file has data from an offset on, and math.MaxInt64 if there is none.
+func nextData(f *os.File, at int64) (int64, error) {
+	next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return math.MaxInt64, nil
+	}
+	return next, err
 }

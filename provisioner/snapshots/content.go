@@ -63,19 +63,33 @@ func (s *session) find(ctx context.Context, ct *content) (snapshot, error) {
 	if ct.Name != contentName(uid) {
 		return snapshot{}, fmt.Errorf("it is not the content that podnas makes for a VolumeSnapshot: its name is not %s", contentName(uid))
 	}
-	if ct.statusHandle() != "" { // the moment was told: a snapshot of another moment is none
-		found, err := s.look(of[0], uid)
-		if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
-			// The snapshot-controller does not change a creationTime, and who waited for it has gone on.
-			err = fmt.Errorf("podnas ended before the snapshot was complete, and its moment was told: delete the VolumeSnapshot, and make another one: %w", err)
-		}
-		return found, err
+	if ct.statusHandle() != "" {
+		return s.findTold(ct, of[0])
 	}
 	vs := s.snapshot(ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
 	if vs == nil || vs.UID != uid {
 		return snapshot{}, fmt.Errorf("its VolumeSnapshot %s/%s is gone", ct.Spec.Snapshot.Namespace, ct.Spec.Snapshot.Name)
 	}
 	return s.take(ctx, of[0], uid)
+}
+
+// momentLost begins the error of a content that told its moment, and has no snapshot of it.
+const momentLost = "its moment was told, and there is no snapshot of it: delete the VolumeSnapshot, and make another one: "
+
+// findTold returns the snapshot of a content that told its moment. A snapshot of another moment is none: the
+// snapshot-controller does not change a creationTime, and whoever waited for it has gone on. The first reason stays in the
+// status: the store forgets it after some minutes, and at the end of podnas.
+func (s *session) findTold(ct *content, of string) (snapshot, error) {
+	found, err := s.look(of, ct.Spec.Snapshot.UID)
+	switch told := ct.Status.Error; {
+	case err == nil, errors.Is(err, volume.ErrRecord): // the record may be mended
+		return found, err
+	case told != nil && strings.HasPrefix(told.Message, momentLost):
+		return found, errors.New(told.Message)
+	case errors.Is(err, volume.ErrNoSnapshot), errors.Is(err, volume.ErrNotFound):
+		err = fmt.Errorf("podnas ended before it was complete, or somebody has deleted it: %w", err)
+	}
+	return found, fmt.Errorf(momentLost+"%w", err)
 }
 
 // syncDeleted deletes the snapshot of a content that is being deleted, if its policy says so, and then lets it go.

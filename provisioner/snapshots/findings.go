@@ -52,7 +52,7 @@ func (s *session) unbound(now time.Time) []doctor.Result {
 		vs := o.(*volumeSnapshot)
 		content := s.content(contentName(vs.UID))
 		if vs.Status.BoundContent == "" && content != nil && content.Spec.Driver == s.Driver && content.isReady() && now.Sub(content.CreationTimestamp.Time) > unboundMax {
-			results = append(results, named(key{vs.Namespace, vs.Name}.String(), doctor.Fail(
+			results = append(results, named(vs.key().String(), doctor.Fail(
 				"install the snapshot-controller of Kubernetes, or see its log: docs/volumesnapshots.md", "its snapshot is there, but nothing binds it to its content")))
 		}
 	}

@@ -90,7 +90,11 @@ type session struct {
 // key names a VolumeSnapshot, or without a namespace a VolumeSnapshotContent. The zero key is for endUnwanted.
 type key struct {
 	namespace, name string
+	// uid is that of a VolumeSnapshot: another one may get its name before the first one is looked at.
+	uid types.UID
 }
+
+func (vs *volumeSnapshot) key() key { return key{vs.Namespace, vs.Name, vs.UID} }
 
 func (k key) String() string {
 	switch {
@@ -230,22 +234,7 @@ func (s *session) watch() error {
 			return fmt.Errorf("watch %s: %w", resource, err)
 		}
 	}
-	enqueue := func(object any) {
-		switch o := object.(type) {
-		case *volumeSnapshot:
-			s.queue.Add(key{o.Namespace, o.Name})
-		case *content:
-			if o.Spec.Driver == s.Driver {
-				s.queue.Add(key{name: o.Name})
-			}
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }, DeleteFunc: func(object any) {
-		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = last.Obj
-		}
-		enqueue(object)
-	}}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: s.enqueue, UpdateFunc: s.enqueueChanged, DeleteFunc: s.enqueue}
 	for _, informer := range []cache.SharedIndexInformer{s.snapshots, s.contents} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return err
@@ -255,7 +244,7 @@ func (s *session) watch() error {
 	all := func() {
 		for _, o := range s.snapshots.GetStore().List() {
 			if vs := o.(*volumeSnapshot); vs.Status.BoundContent == "" {
-				enqueue(vs)
+				s.enqueue(vs)
 			}
 		}
 	}
@@ -263,6 +252,29 @@ func (s *session) watch() error {
 		AddFunc: func(any) { all() }, UpdateFunc: func(any, any) { all() },
 	})
 	return err
+}
+
+// enqueue queues an object that has come or gone.
+func (s *session) enqueue(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	switch o := object.(type) {
+	case *volumeSnapshot:
+		s.queue.Add(o.key())
+	case *content:
+		if o.Spec.Driver == s.Driver {
+			s.queue.Add(key{name: o.Name})
+		}
+	}
+}
+
+// enqueueChanged queues an object that has changed. After a new list, it may be another one of that name.
+func (s *session) enqueueChanged(before, after any) {
+	if was, ok := before.(*volumeSnapshot); ok && was.UID != after.(*volumeSnapshot).UID {
+		s.enqueue(was)
+	}
+	s.enqueue(after)
 }
 
 // waiting means that an object is to be looked at again soon. It is no failure.

@@ -19,7 +19,7 @@ import (
 // syncSnapshot makes the snapshot and the content of a VolumeSnapshot that has none. Then it is syncContent's turn.
 func (s *session) syncSnapshot(ctx context.Context, k key) error {
 	vs := s.snapshot(k.namespace, k.name)
-	if vs == nil || vs.DeletionTimestamp != nil {
+	if vs == nil || vs.UID != k.uid || vs.DeletionTimestamp != nil {
 		return s.endUnwanted(ctx)
 	}
 	if vs.Status.BoundContent != "" {
@@ -54,7 +54,7 @@ func (s *session) syncSnapshot(ctx context.Context, k key) error {
 
 // tell puts an event on a VolumeSnapshot, once for each problem.
 func (s *session) tell(vs *volumeSnapshot, err error) error {
-	if s.isNew(key{vs.Namespace, vs.Name}, err) {
+	if s.isNew(vs.key(), err) {
 		s.event(Kind, &vs.ObjectMeta, "SnapshotFailed", err.Error())
 	}
 	return err
@@ -130,8 +130,11 @@ func (s *session) take(ctx context.Context, name string, uid types.UID) (taken s
 	case errors.Is(err, volume.ErrNoSnapshot):
 	case err == nil && !taken.complete && taken.Created.IsZero():
 		return taken, waiting{"its moment has not come"}
-	default:
+	case err != nil:
+		s.Store.ForgetFailure(name, snapshotName(uid)) // it is told in the objects, and the next try takes it again
 		return taken, err
+	default:
+		return taken, nil
 	}
 	begun, err := s.Store.StartUnclaimed(ctx, name, snapshotName(uid))
 	switch {
@@ -167,9 +170,6 @@ func (c *Controller) look(name string, uid types.UID) (snapshot, error) {
 	var taking *volume.TakingError
 	if errors.As(err, &taking) {
 		return snapshot{Snapshot: taking.Snapshot}, nil
-	}
-	if err != nil {
-		c.Store.ForgetFailure(name, snapshotName(uid)) // it is told in the objects, and the next try takes it again
 	}
 	return snapshot{found, true}, err
 }

@@ -3,9 +3,12 @@ package snapshots
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,15 +28,23 @@ import (
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 )
 
-// late takes snapshots whose moment comes when it is closed.
+// late takes snapshots whose moment comes when cut is closed. full has the next moment come, and
+// then, once more, its snapshot fail.
 type late struct {
 	fixture.Snapshots
 
-	cut chan struct{}
+	cut, full chan struct{}
 }
 
 func (l late) TakeSnapshot(ctx context.Context, v volume.Volume, work *os.File, last *volume.EarlierSnapshot, p *volume.SnapshotProgress) (volume.SnapshotTaken, error) {
 	select {
+	case <-l.full:
+		p.Cut.Store(time.Now().UnixNano())
+		select {
+		case <-l.full:
+		case <-ctx.Done():
+		}
+		return volume.SnapshotTaken{}, fmt.Errorf("share its blocks: %w", syscall.ENOSPC)
 	case <-l.cut:
 		return l.Snapshots.TakeSnapshot(ctx, v, work, last, p)
 	case <-ctx.Done():
@@ -51,17 +62,17 @@ type cluster struct {
 	*session
 	*testing.T
 
-	store  *volume.Store
-	cut    chan struct{}
-	events *record.FakeRecorder
+	store     *volume.Store
+	cut, full chan struct{} // see late
+	events    *record.FakeRecorder
 }
 
 // newCluster opens a disk. What was there is as it is after a restart.
 func newCluster(t *testing.T, root string) *cluster {
 	t.Helper()
-	c := &cluster{T: t, cut: make(chan struct{}), events: record.NewFakeRecorder(100)}
+	c := &cluster{T: t, cut: make(chan struct{}), full: make(chan struct{}), events: record.NewFakeRecorder(100)}
 	var err error
-	c.store, err = volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Snapshots: late{fixture.Snapshots{Root: root}, c.cut}, Log: slog.New(slog.DiscardHandler)})
+	c.store, err = volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Snapshots: late{fixture.Snapshots{Root: root}, c.cut, c.full}, Log: slog.New(slog.DiscardHandler)})
 	c.must(err)
 	t.Cleanup(func() { _ = c.store.Close() }) // some tests have closed it
 	if _, err := c.store.Get("v"); err != nil {
@@ -107,7 +118,8 @@ func (c *cluster) ask(claim, class string) (vs *volumeSnapshot, k key) {
 	_, err = c.Client.Resource(snapshotResource).Namespace("ns").Create(c.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
 	c.must(err)
 	c.must(c.snapshots.GetStore().Add(vs))
-	return vs, key{"ns", "wanted"}
+	k = vs.key()
+	return vs, k
 }
 
 // forget deletes the VolumeSnapshot.
@@ -124,6 +136,13 @@ func (c *cluster) see() *content {
 	c.must(err)
 	c.must(c.contents.GetStore().Add(ct))
 	return ct
+}
+
+// settle waits for the end of all takings.
+func (c *cluster) settle() {
+	for len(c.store.SnapshotsUnderWay()) > 0 {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // until works on a key until that is no wait.
@@ -173,6 +192,43 @@ func TestDeletedBeforeItsMoment(t *testing.T) {
 			if under := c.store.SnapshotsUnderWay(); len(under) > 0 {
 				t.Errorf("%+v is being taken", under)
 			}
+		})
+	}
+}
+
+// The same if another one has its name before podnas looks at the first one again, as with kubectl replace --force.
+func TestReplaced(t *testing.T) {
+	for name, hear := range map[string]func(c *cluster, first, second *volumeSnapshot){
+		"two events": func(c *cluster, first, second *volumeSnapshot) {
+			c.enqueue(first)
+			c.enqueue(second)
+		},
+		"a new list": func(c *cluster, first, second *volumeSnapshot) { c.enqueueChanged(first, second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, t.TempDir())
+			close(c.cut)
+			first, k := c.ask("data", "class")
+			if err := c.syncSnapshot(t.Context(), k); !errors.As(err, new(waiting)) {
+				c.must(err)
+			}
+			c.settle()
+			c.forget(first)
+			second := *first
+			second.UID = "another"
+			c.must(c.snapshots.GetStore().Add(&second))
+			hear(c, first, &second)
+			var working sync.WaitGroup
+			working.Go(func() { c.work(t.Context()) })
+			for began := time.Now(); len(c.store.Unclaimed()) != 1 || c.store.Unclaimed()[0].Name != string(second.UID); time.Sleep(time.Millisecond) {
+				if time.Since(began) > 10*time.Second {
+					t.Errorf("unclaimed are %v, want that of the second one", c.store.Unclaimed())
+					break
+				}
+			}
+			c.queue.ShutDown()
+			working.Wait()
+			c.has(false)
 		})
 	}
 }
@@ -258,9 +314,7 @@ func TestClaimedStays(t *testing.T) {
 	c.must(c.until(k))
 	ct := c.see()
 	c.must(c.until(key{name: ct.Name}))
-	for len(c.store.SnapshotsUnderWay()) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	c.settle()
 	vs.Status.BoundContent = ct.Name
 	c.must(c.syncSnapshot(t.Context(), k))
 	c.forget(vs)
@@ -282,9 +336,7 @@ func TestEndedWhileTaken(t *testing.T) {
 		_, k := c.ask("data", "class")
 		c.must(c.until(k))
 		ct := c.see()
-		for len(c.store.SnapshotsUnderWay()) > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		c.settle()
 		c.must(c.store.DeleteSnapshot(t.Context(), "v", string(testUID))) // as the end of podnas leaves nothing
 		if !told {
 			ct.Status = nil
@@ -310,6 +362,48 @@ func TestEndedWhileTaken(t *testing.T) {
 			t.Error("there is no event")
 		}
 	}
+}
+
+// A disk becomes full after the moment of a snapshot was told. The reason stays, whatever is tried, or taken, or ends after it, and no
+// snapshot of another moment is taken.
+func TestFullAfterItsMoment(t *testing.T) {
+	root := t.TempDir()
+	c := newCluster(t, root)
+	_, k := c.ask("data", "class")
+	if err := c.syncSnapshot(t.Context(), k); !errors.As(err, new(waiting)) {
+		t.Fatalf("before the moment: %v", err)
+	}
+	c.full <- struct{}{}
+	c.must(c.until(k))
+	ct := c.see()
+	c.full <- struct{}{}
+	c.settle()
+	close(c.cut)
+	check := func(when string) {
+		t.Helper()
+		err := c.until(key{name: ct.Name})
+		if err == nil || !strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "make another one") {
+			t.Errorf("%s: the error is %v", when, err)
+		}
+	}
+	check("at first")
+	ct = c.see()
+	check("again")
+	_, err := c.store.CreateSnapshot(t.Context(), "v", "another")
+	c.must(err)
+	check("after another snapshot")
+	c.has(false)
+	if now := c.see(); now.Status.Error == nil || *now.Status.Error != *ct.Status.Error {
+		t.Errorf("the status had %+v, and has %+v", ct.Status.Error, now.Status.Error)
+	}
+	if n := len(c.events.Events); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	c.must(c.store.Close())
+	c = newCluster(t, root)
+	c.must(c.contents.GetStore().Add(ct))
+	check("after a restart")
+	c.has(false)
 }
 
 // A VolumeSnapshot that may be another driver's is no failure of podnas.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -385,8 +384,12 @@ func decodeRecords(b []byte, count int) ([]record, error) {
 	return records, nil
 }
 
-// depthMax bounds how deep directories are nested whose path is asked for.
-const depthMax = 2048
+// depthMax bounds how deep a directory is whose path is asked for. Each level is a read, so a chain of directories would take
+// time by the square of its length.
+const depthMax = 100
+
+// errDeep is the error of path for a deeper one.
+var errDeep = errors.New("the directory is too deep")
 
 // path returns the path of a directory in the snapshot: "." for the root.
 func (c *catalogue) path(inode uint64) (string, error) {
@@ -403,5 +406,5 @@ func (c *catalogue) path(inode uint64) (string, error) {
 		names = append(names, d.name)
 		inode = d.above
 	}
-	return "", fmt.Errorf("%w: directories are nested more than %d deep", errCatalogue, depthMax)
+	return "", errDeep
 }

@@ -199,6 +199,42 @@ func FuzzDecodeRecords(f *testing.F) {
 	})
 }
 
+// counting counts reads.
+type counting struct {
+	*bytes.Reader
+	reads int
+}
+
+func (c *counting) ReadAt(b []byte, at int64) (int, error) {
+	c.reads++
+	return c.Reader.ReadAt(b, at)
+}
+
+// The path of a directory takes few reads, however deep it is.
+func TestPathOfDeepDirectories(t *testing.T) {
+	const levels = 10 * depthMax
+	blocks := []block{{inode: 1}}
+	for i := range uint64(levels) {
+		blocks = append(blocks, block{inode: i + 2, above: i + 1, name: "d"})
+	}
+	b := written(t, 42, blocks...)
+	from := &counting{Reader: bytes.NewReader(b)}
+	c, err := openCatalogue(from, int64(len(b)), 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for inode, want := range map[uint64]error{1: nil, depthMax: nil, depthMax + 1: errDeep, levels + 1: errDeep} {
+		from.reads = 0
+		at, err := c.path(inode)
+		if !errors.Is(err, want) || err == nil && strings.Count(at, "/") != int(inode)-1 {
+			t.Errorf("directory %d: %q, %v, want %v", inode, at, err, want)
+		}
+		if from.reads > depthMax {
+			t.Errorf("directory %d took %d reads", inode, from.reads)
+		}
+	}
+}
+
 // A change that is too near to the capture may be followed by another one at the same time.
 func TestSettled(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

@@ -59,8 +59,8 @@ func (e *earlier) close() {
 type earlierDirs struct {
 	of *earlier // nil: none
 
-	above     uint64 // the directory of which pathAbove is the path
-	pathAbove string
+	above     uint64 // the last directory whose path was asked for
+	pathAbove string // "": it has none that is known
 }
 
 // earlierDir is a directory of an earlier snapshot.
@@ -70,7 +70,7 @@ type earlierDir struct {
 }
 
 // directory opens what the snapshot has of a directory of the volume, wherever that was then. It returns nil if there is
-// nothing, or it can't be read.
+// nothing, or it can't be read, or is too deep.
 func (e *earlierDirs) directory(inode uint64) *earlierDir {
 	if e.of == nil {
 		return nil
@@ -82,11 +82,11 @@ func (e *earlierDirs) directory(inode uint64) *earlierDir {
 	at := "."
 	if b.above != 0 {
 		if e.above != b.above {
-			if e.pathAbove, err = e.of.catalogue.path(b.above); err != nil {
-				e.above = 0
-				return nil
-			}
 			e.above = b.above
+			e.pathAbove, _ = e.of.catalogue.path(b.above) // a directory that is not found is made without the earlier one
+		}
+		if e.pathAbove == "" {
+			return nil
 		}
 		at = path.Join(e.pathAbove, b.name)
 	}

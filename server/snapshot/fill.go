@@ -28,6 +28,10 @@ type filling struct {
 
 // fill makes the files of a directory, and returns the directories in it.
 func (w *walker) fill(at int, p place) (found []place, err error) {
+	name, err := w.nameOf(p)
+	if err != nil {
+		return nil, err
+	}
 	names, err := openNames(w.work, namesOf(p.inode))
 	if err != nil {
 		return nil, err
@@ -38,7 +42,7 @@ func (w *walker) fill(at int, p place) (found []place, err error) {
 		return nil, err
 	}
 	defer live.Close()
-	d := filling{block: block{inode: p.inode, above: p.above, name: p.name}, at: at, live: live.FD(), last: w.last.directory(p.inode)}
+	d := filling{block: block{inode: p.inode, above: p.above, name: name}, at: at, live: live.FD(), last: w.last.directory(p.inode)}
 	defer d.last.close()
 	err = tree.Fill(w.objects, strconv.FormatUint(p.inode, 10), func(into *os.File) error {
 		d.into = into
@@ -91,7 +95,7 @@ func (w *walker) entry(d *filling, e *entry) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		d.dirs = append(d.dirs, place{e.inode, d.inode, e.name})
+		d.dirs = append(d.dirs, place{e.inode, d.inode, e.at})
 		return nil
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && w.counts(e.inode) {

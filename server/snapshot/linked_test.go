@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,39 @@ func TestOnlyWhatHasNotChangedIsLinked(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Files in very deep directories are cloned anew each time: to find each of these in the snapshot before takes time by its depth.
+func TestDeepFilesAreCloned(t *testing.T) {
+	t.Parallel()
+	v := newVolume(t, testdisk.OneXFS(t))
+	const levels, shallow = 120, 90
+	at := ""
+	var files []string
+	for i := range levels {
+		at = filepath.Join(at, "d")
+		mustDo(t, os.Mkdir(filepath.Join(v.dir, at), 0o755))
+		if i+1 == shallow || i+1 == levels {
+			files = append(files, filepath.Join(at, "f"))
+			mustDo(t, os.WriteFile(filepath.Join(v.dir, at, "f"), []byte("content"), 0o644))
+		}
+	}
+	if x := v.Files.Index(); x != nil {
+		x.WalkOnce()
+	}
+	time.Sleep(age)
+	first, err := v.take(new(snapshot.Progress))
+	mustDo(t, err)
+	second, err := v.take(new(snapshot.Progress))
+	mustDo(t, err)
+	for i, linked := range []bool{true, false} {
+		if sameFile(t, filepath.Join(first, files[i]), filepath.Join(second, files[i])) != linked {
+			t.Errorf("linked %d directories deep: %v, want %v", strings.Count(files[i], "/"), !linked, linked)
+		}
+	}
+	if lines := diff(t, v.last, &snapshot.Earlier{Tree: v.dir}, true); len(lines) > 0 {
+		t.Errorf("the second differs from the volume: %q", lines)
+	}
 }
 
 // What changes right after it was captured, with a time that may be the same, is in the next snapshot as it is then.

@@ -22,6 +22,7 @@ type entry struct {
 	kind  byte // DT_DIR and so on, readdir(3)
 	inode uint64
 	name  string
+	at    int64 // in the file
 }
 
 // The kinds of devices.
@@ -69,7 +70,8 @@ func writeNames(to io.Writer, id *disk.FileID, dir int) error {
 type namesReader struct {
 	id disk.FileID
 	r  *bufio.Reader
-	f  io.Closer
+	f  *os.File
+	at int64 // of the next entry
 }
 
 // openNames opens such a file.
@@ -87,13 +89,16 @@ func openNames(root *os.Root, name string) (*namesReader, error) {
 	if _, err := io.ReadFull(n.r, id); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	n.id = disk.NewFileID(id)
+	n.id, n.at = disk.NewFileID(id), 1+int64(len(id))
 	return n, nil
 }
 
+// entrySize is an entry without its name: its kind, the inode, the size of the name.
+const entrySize = 1 + 8 + 2
+
 // next returns the next entry; the error is io.EOF after the last.
 func (n *namesReader) next() (e entry, err error) {
-	var b [1 + 8 + 2]byte
+	var b [entrySize]byte
 	if _, err := io.ReadFull(n.r, b[:]); err != nil {
 		return e, err
 	}
@@ -101,7 +106,23 @@ func (n *namesReader) next() (e entry, err error) {
 	if _, err := io.ReadFull(n.r, name); err != nil {
 		return e, fmt.Errorf("names end within one: %w", err)
 	}
-	return entry{b[0], binary.BigEndian.Uint64(b[1:]), string(name)}, nil
+	e = entry{b[0], binary.BigEndian.Uint64(b[1:]), string(name), n.at}
+	n.at += entrySize + int64(len(name))
+	return e, nil
+}
+
+// nameAt returns the name of the entry at a place.
+func (n *namesReader) nameAt(at int64) (string, error) {
+	var b [entrySize + nameMax]byte
+	size, err := n.f.ReadAt(b[:], at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	end := entrySize + int(binary.BigEndian.Uint16(b[9:]))
+	if end > size {
+		return "", io.ErrUnexpectedEOF
+	}
+	return string(b[entrySize:end]), nil
 }
 
 func (n *namesReader) close() { _ = n.f.Close() } // only read from

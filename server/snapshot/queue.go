@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/podnas/podnas/internal/tree"
@@ -51,10 +52,32 @@ func (w *walker) fillSome() {
 	}
 }
 
-// place is where a directory of the snapshot belongs.
+// place is where a directory of the snapshot belongs. There is one for each directory of the volume, so it lacks the name.
 type place struct {
 	inode, above uint64
-	name         string
+	nameAt       int64 // in the list of names of the one above
+}
+
+// places are directories, in parts of placesMax.
+type places [][]place
+
+const placesMax = 4096
+
+func (p places) len() int {
+	if len(p) == 0 {
+		return 0
+	}
+	return (len(p)-1)*placesMax + len(p[len(p)-1])
+}
+
+func (p places) at(i int) place { return p[i/placesMax][i%placesMax] }
+
+func (p *places) add(dir place) {
+	if p.len()%placesMax == 0 {
+		*p = append(*p, nil)
+	}
+	last := &(*p)[len(*p)-1]
+	*last = append(*last, dir)
 }
 
 // queue has the directories of a snapshot, in the order in which they were found: each after the one that it is in, and
@@ -64,7 +87,7 @@ type queue struct {
 	// wake is signalled when a directory is filled.
 	wake sync.Cond
 	// +checklocks:mu
-	dirs []place
+	dirs places
 	// taken is how many of them were taken.
 	// +checklocks:mu
 	taken int
@@ -77,7 +100,7 @@ func (q *queue) begin(root place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wake.L = &q.mu
-	q.dirs = []place{root}
+	q.dirs.add(root)
 }
 
 // take returns the next directory, and its number. It waits while others may find one. The caller calls filled afterwards. ok is false
@@ -85,16 +108,16 @@ func (q *queue) begin(root place) {
 func (q *queue) take(ctx context.Context) (at int, p place, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.taken == len(q.dirs) && q.filling > 0 && ctx.Err() == nil {
+	for q.taken == q.dirs.len() && q.filling > 0 && ctx.Err() == nil {
 		q.wake.Wait()
 	}
-	if q.taken == len(q.dirs) || ctx.Err() != nil {
+	if q.taken == q.dirs.len() || ctx.Err() != nil {
 		return 0, p, false
 	}
 	at = q.taken
 	q.taken++
 	q.filling++
-	return at, q.dirs[at], true
+	return at, q.dirs.at(at), true
 }
 
 // filled ends the work on a directory, in which others were found.
@@ -102,13 +125,15 @@ func (q *queue) filled(found []place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.filling--
-	q.dirs = append(q.dirs, found...)
+	for _, p := range found {
+		q.dirs.add(p)
+	}
 	q.wake.Broadcast()
 }
 
 // all returns the directories that were found until now. The caller does not change them.
-func (q *queue) all() []place {
+func (q *queue) all() places {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.dirs
+	return slices.Clone(q.dirs)
 }

@@ -51,7 +51,7 @@ type taking struct {
 	// waits is how long changes have waited for files to be captured.
 	// +checklocks:mu
 	waits waits
-	// moved has the files that are not in the directory any more that they were in at the cut.
+	// moved has the files that are to be captured, and not in the directory any more that they were in at the cut.
 	// +checklocks:mu
 	moved map[uint64]disk.FileID
 }
@@ -94,6 +94,7 @@ func (t *taking) release(inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.captured.Add(inode)
+	delete(t.moved, inode)
 	t.unclaimLocked(inode)
 }
 

@@ -151,29 +151,42 @@ func (w *walk) rootInode() (inode uint64, err error) {
 func (w *walk) join() error {
 	pacer := tree.Pacer{Part: pausePart}
 	dirs := w.queue.all()
-	for end := len(dirs); end > 1; {
+	for end := dirs.len(); end > 1; {
 		begin := end - 1
-		for begin > 1 && dirs[begin-1].above == dirs[end-1].above {
+		for begin > 1 && dirs.at(begin-1).above == dirs.at(end-1).above {
 			begin--
 		}
-		above := strconv.FormatUint(dirs[begin].above, 10)
-		err := tree.Fill(w.objects, above, func(into *os.File) error {
-			for _, p := range dirs[begin:end] {
-				if err := tree.MoveDir(w.objects, strconv.FormatUint(p.inode, 10), into, p.name); err != nil {
-					return fmt.Errorf("%q: %w", p.name, err)
-				}
-				if err := pacer.Pause(w.ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := w.joinOne(&pacer, dirs, begin, end); err != nil {
 			return fmt.Errorf("%s: %w", w.pathOf(begin), err)
 		}
 		end = begin
 	}
 	return nil
+}
+
+// joinOne puts directories into the one that they all belong in.
+func (w *walk) joinOne(pacer *tree.Pacer, dirs places, begin, end int) error {
+	above := dirs.at(begin).above
+	names, err := openNames(w.work, namesOf(above))
+	if err != nil {
+		return err
+	}
+	defer names.close()
+	return tree.Fill(w.objects, strconv.FormatUint(above, 10), func(into *os.File) error {
+		for i := begin; i < end; i++ {
+			name, err := names.nameAt(dirs.at(i).nameAt)
+			if err != nil {
+				return err
+			}
+			if err := tree.MoveDir(w.objects, strconv.FormatUint(dirs.at(i).inode, 10), into, name); err != nil {
+				return fmt.Errorf("%q: %w", name, err)
+			}
+			if err := pacer.Pause(w.ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // sweep removes what has another name in the tree now, or none because it was made after the cut.
@@ -203,16 +216,39 @@ func (w *walk) sweep() error {
 	}
 }
 
-// pathOf is the path of a directory, for people.
-func (w *walk) pathOf(dir int) string {
-	dirs := w.queue.all()[:dir+1]
-	above := map[uint64]place{}
-	for _, p := range dirs {
-		above[p.inode] = p
+// nameOf is the name of a directory, and "" for the root.
+func (w *walk) nameOf(p place) (string, error) {
+	if p.above == 0 {
+		return "", nil
 	}
-	at := ""
-	for p := dirs[dir]; p.above != 0; p = above[p.above] {
-		at = path.Join(p.name, at)
+	names, err := openNames(w.work, namesOf(p.above))
+	if err != nil {
+		return "", err
+	}
+	defer names.close()
+	return names.nameAt(p.nameAt)
+}
+
+// pathMost is how much of a path is told.
+const pathMost = 4096
+
+// pathOf is the path of a directory, for people: the beginning of a long one is "...".
+func (w *walk) pathOf(dir int) string {
+	dirs := w.queue.all()
+	at, inode := "", dirs.at(dir).inode
+	for ; dir > 0; dir-- { // each is after the one above it
+		p := dirs.at(dir)
+		if p.inode != inode {
+			continue
+		}
+		if len(at) > pathMost {
+			return "/" + path.Join("...", at)
+		}
+		name, err := w.nameOf(p)
+		if err != nil {
+			name = "?"
+		}
+		at, inode = path.Join(name, at), p.above
 	}
 	return "/" + at
 }
