@@ -9,21 +9,23 @@ import (
 // privilegedEnd is the first port that any user may bind (bind(2), RFC 6335 section 6).
 const privilegedEnd = 1024
 
+const portRefused = "nfs: refused a client for its port, which is not privileged (below 1024). If the client is a node, remove noresvport from its mount options, or create the volume with a class that has privilegedPorts \"false\""
+
 // AllowsPort reports whether a client's port may use the volume, and logs refused ones.
 // It refuses a client on a Unix socket, which has no port.
 func (v *Volume) AllowsPort(client netip.AddrPort) bool {
-	if !v.Options.PrivilegedPorts || client.IsValid() && client.Port() < privilegedEnd {
+	if v.Options.ports().has(client) {
 		return true
 	}
-	v.table.refused.log(v, client, v.table.Log)
+	v.table.refused.log(refusal{v.ID, client.Addr()}, v.table.Log, portRefused, "volume", v.Path, "client", client)
 	return false
 }
 
 // refusedMax limits the remembered clients; a forgotten one is logged again.
 const refusedMax = 1000
 
-// refused remembers which clients were refused for their ports, so that each client of
-// each volume is logged once. The zero refused is ready for use.
+// refused remembers which clients were refused, so that each client of each volume is logged once. The zero refused
+// is ready for use.
 type refused struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -31,15 +33,14 @@ type refused struct {
 }
 
 type refusal struct {
-	volume uint64
+	volume uint64 // 0: the client may use none
 	client netip.Addr
 }
 
-func (r *refused) log(v *Volume, client netip.AddrPort, to *slog.Logger) {
+func (r *refused) log(refused refusal, to *slog.Logger, message string, attrs ...any) {
 	if to == nil {
 		return
 	}
-	refused := refusal{v.ID, client.Addr()}
 	r.mu.Lock()
 	logged := r.logged[refused]
 	if !logged {
@@ -50,7 +51,6 @@ func (r *refused) log(v *Volume, client netip.AddrPort, to *slog.Logger) {
 	}
 	r.mu.Unlock()
 	if !logged {
-		to.Warn("nfs: refused a client for its port, which is not privileged (below 1024). If the client is a node, remove noresvport from its mount options, or create the volume with a class that has privilegedPorts \"false\"",
-			"volume", v.Path, "client", client)
+		to.Warn(message, attrs...)
 	}
 }

@@ -91,7 +91,7 @@ func (v *events) tell(e state.Event) {
 	case state.ClientEvicted:
 		v.line(slog.LevelWarn, "nfs: a client was evicted", lost)
 	case state.OwnerShared:
-		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(address, "other", e.Other))
+		v.line(slog.LevelWarn, "nfs: two nodes have the same host name: one can't mount while the other does, or, from one address, they take each other's locks. Give them different names, or set nfs4_unique_id on them", append(address, "other", e.Other))
 	case state.GraceEnded:
 		if e.Owner == "" {
 			v.line(slog.LevelInfo, "nfs: all clients have reclaimed what they had", nil)

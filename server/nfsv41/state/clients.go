@@ -15,7 +15,7 @@ func (t *sessions) newClient(a *ExchangeIDArgs, home *address) *Client {
 	now := t.cfg.Now()
 	c := &Client{
 		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal, minor: max(1, a.Minor),
-		lease: t.cfg.Lease, since: now, seen: now, address: addressOf(a.Conn),
+		lease: t.cfg.Lease, since: now, seen: now, came: addressOf(a.Conn), address: addressOf(a.Conn),
 	}
 	t.addClient(c, home)
 	return c
