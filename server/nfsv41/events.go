@@ -14,15 +14,9 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-const (
-	// eventBurst is how many lines about clients are logged at once, and eventPeriod how
-	// long until one more is: anybody may come with a new name in each call.
-	eventBurst  = 50
-	eventPeriod = 2 * time.Second
-)
-
 // events logs and counts what becomes of clients. Lines of each level have a limit of
-// their own, so that many clients that come and go hide none that loses something.
+// their own, so that many clients that come and go hide none that loses something: anybody may come with a new name in
+// each call.
 type events struct {
 	lines map[slog.Level]*stats.Lines
 
@@ -36,7 +30,7 @@ type events struct {
 func newEvents(log *slog.Logger) *events {
 	e := &events{lines: map[slog.Level]*stats.Lines{}}
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn} {
-		e.lines[level] = stats.NewLines(log, eventBurst, eventPeriod)
+		e.lines[level] = stats.NewLines(log, stats.LinesBurst, stats.LinesPeriod)
 	}
 	return e
 }

@@ -152,7 +152,7 @@ func (n *node) isSeen(client netip.AddrPort) bool {
 
 func (e *nodeEntry) isSeen(client netip.AddrPort) bool {
 	if v := e.volume; v != nil {
-		return v.Allows(client.Addr()) && v.AllowsPort(client)
+		return v.MayUse(client)
 	}
 	return e.node.isSeen(client)
 }
@@ -174,6 +174,9 @@ func (n *node) lookup(name string, client netip.AddrPort) *nodeEntry {
 		}
 		if e.name == name && e.isSeen(client) {
 			return e
+		}
+		if v := e.volume; v != nil && e.name == name && v.Allows(client.Addr()) {
+			v.AllowsPort(client) // which logs why not
 		}
 	}
 	return nil
