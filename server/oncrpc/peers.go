@@ -217,3 +217,13 @@ func AddrOf(a net.Addr) netip.Addr {
 	}
 	return tcp.AddrPort().Addr().Unmap()
 }
+
+// NetworkOf returns what an address counts for where clients could have any number of them: with IPv6 its /64 network, which one
+// machine can have for itself, and otherwise the address.
+func NetworkOf(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	network, _ := addr.Prefix(64) // 64 is no error
+	return network.Addr()
+}

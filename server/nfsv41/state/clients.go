@@ -40,9 +40,9 @@ func addressOf(conn Conn) string {
 	return conn.Address()
 }
 
-// addressOf returns the address of a connection. It is kept if it gets clients.
+// addressOf returns what a connection's address counts for. It is kept if it gets clients.
 func (t *sessions) addressOf(conn string) *address {
-	key := host(conn)
+	key := network(conn)
 	if a := t.addresses[key]; a != nil {
 		return a
 	}

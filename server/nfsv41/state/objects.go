@@ -112,7 +112,7 @@ type formerVerifier struct {
 
 const maxEarlier = 4
 
-// address is where clients come from: a node, or many behind one NAT. A client ID costs nothing, an
+// address is where clients come from: a node, or many behind one NAT, or in one /64 network of IPv6. A client ID costs nothing, an
 // address does, so what all share is shared out by address as well: see room.
 type address struct {
 	key         string
