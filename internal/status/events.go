@@ -4,9 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // eventsMax is how many events are kept.
@@ -17,7 +20,7 @@ type Event struct {
 	Time    time.Time
 	Level   slog.Level
 	Message string
-	Details string // the attributes, as "key=value key=value"
+	Details string // the attributes, as key=value key="two words"
 	Times   int    // how often it was logged in a row
 
 	number uint64   // of all events, in their order
@@ -125,18 +128,29 @@ func appendAbout(about []string, a slog.Attr) []string {
 	return about
 }
 
-// detailMax limits each value, in bytes. The log has the rest, for example of a stack.
+// detailMax limits each value, in bytes before it is quoted. The log has the rest, for example of a stack.
 const detailMax = 300
 
 func (h *handler) write(b *strings.Builder, a slog.Attr) {
 	if b.Len() > 0 {
 		b.WriteByte(' ')
 	}
-	value := a.Value.Resolve().String()
+	value, more := a.Value.Resolve().String(), ""
 	if len(value) > detailMax {
-		value = strings.ToValidUTF8(value[:detailMax], "") + "..."
+		value, more = strings.ToValidUTF8(value[:detailMax], ""), "..."
 	}
-	b.WriteString(h.prefix + a.Key + "=" + value)
+	b.WriteString(h.prefix + a.Key + "=" + inOneWord(value) + more)
+}
+
+// inOneWord quotes a value that is not one plain word, as the log does: clients choose some, and could write other attributes into them.
+func inOneWord(value string) string {
+	isOdd := func(r rune) bool {
+		return r == ' ' || r == '=' || r == '"' || r == utf8.RuneError || !unicode.IsPrint(r)
+	}
+	if value == "" || strings.ContainsFunc(value, isOdd) {
+		return strconv.Quote(value)
+	}
+	return value
 }
 
 // WithAttrs implements slog.Handler.

@@ -355,7 +355,7 @@ func TestEvents(t *testing.T) {
 		log.Warn("again", "err", errors.New("no space"))
 	}
 	recent := events.Recent()
-	if len(recent) != 2 || recent[0].Message != "again" || recent[0].Times != 3 || recent[0].Details != "err=no space" || recent[1].Details != "a=1 g.b=2" {
+	if len(recent) != 2 || recent[0].Message != "again" || recent[0].Times != 3 || recent[0].Details != `err="no space"` || recent[1].Details != "a=1 g.b=2" {
 		t.Errorf("%+v", recent)
 	}
 	if s := out.String(); strings.Contains(s, "made") || strings.Count(s, "again") != 3 {
@@ -376,6 +376,25 @@ func TestEvents(t *testing.T) {
 	}
 	if len(recent) != eventsMax || len(recent[0].Details) > 2*detailMax || !strings.HasPrefix(recent[0].Details, "i=299 ") {
 		t.Errorf("%d events, the latest %q", len(recent), recent[0].Details)
+	}
+}
+
+// What a client has chosen is one value, as in the log, and nothing that a browser or terminal takes for more than text.
+func TestEventsOfAnAttacker(t *testing.T) {
+	var events Events
+	log := slog.New(events.Handler(slog.DiscardHandler))
+	for value, want := range map[string]string{
+		"/data":                            "path=/data client=10.0.0.66",
+		"/größe":                           "path=/größe client=10.0.0.66",
+		"":                                 `path="" client=10.0.0.66`,
+		"/data client=10.0.0.7 status=OK":  `path="/data client=10.0.0.7 status=OK" client=10.0.0.66`,
+		"/a\nb\u202egnihton\x1b[2J\xff\"c": `path="/a\nb\u202egnihton\x1b[2J\xff\"c" client=10.0.0.66`,
+		"\u2028=":                          `path="\u2028=" client=10.0.0.66`,
+	} {
+		log.Info("mount: refused", "path", value, "client", "10.0.0.66")
+		if got := events.Recent()[0].Details; got != want {
+			t.Errorf("%q is shown as %s, want %s", value, got, want)
+		}
 	}
 }
 

@@ -97,6 +97,8 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 		return doctor.Fail("this is an older podnas, or none: upgrade it, or use nfsvers=4.1 or nfsvers=3", "the server does not serve version 4.%d", s.minors[0])
 	case status == nfs4.ErrMinorVersMismatch:
 		return doctor.Fail("this is not podnas, or another version of it: use nfsvers=3", "the server does not serve version 4.1")
+	case status == nfs4.ErrAccess:
+		return doctor.Fail(mayMount, "the server does not let this machine mount any volume")
 	case status != nfs4.OK:
 		return doctor.Fail("podnas's log says more", "%s answers %s", num, status)
 	}

@@ -51,6 +51,9 @@ func (s *session4) steps() []doctor.Check {
 	}
 }
 
+// mayMount says what a machine needs to mount a volume.
+const mayMount = "The volume's allowedClients (podnas volume show NAME) must include the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, accept only calls from ports below 1024: run this as root"
+
 // lookup walks from the pseudo root to the volume.
 func (s *session4) lookup(ctx context.Context) doctor.Result {
 	var root nfs4.GetfhRes
@@ -64,7 +67,6 @@ func (s *session4) lookup(ctx context.Context) doctor.Result {
 	wanted := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrMaxRead, nfs4.AttrMaxWrite,
 		nfs4.AttrSpaceAvail, nfs4.AttrSpaceTotal, nfs4.AttrLeaseTime)
 	ops = append(ops, op{Num: nfs4.OpGetfh, Res: &root}, op{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: wanted}, Res: &attr})
-	const mayMount = "The volume's allowedClients (podnas volume show NAME) must include the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, accept only calls from ports below 1024: run this as root"
 	num, status, err := s.call(ctx, ops...)
 	switch {
 	case err != nil:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SharedName is a name that two nodes have, by which they take each other's files and locks.
+// SharedName is a name that two nodes have, by which one keeps the other out, or they take each other's files and locks.
 type SharedName struct {
 	Name           string
 	Address, Other string // of the two
@@ -47,7 +47,7 @@ func (s *sharedNames) look() {
 		last, known := s.told[n.Name]
 		if !known || n.Last.Sub(last) >= sharedNamesAgain {
 			s.pod.warn("NodesShareName", fmt.Sprintf(
-				"Two nodes call themselves %q, so each loses its open files and locks to the other: the one at %s, and the one at %s before it. Give them different host names, or set nfs4_unique_id on them",
+				"Two nodes call themselves %q, so one can't mount while the other does, or each loses its open files and locks to the other: the one at %s, and the one at %s before it. Give them different host names, or set nfs4_unique_id on them",
 				n.Name, n.Address, n.Other))
 			last = n.Last
 		}

@@ -28,7 +28,7 @@ func TestSharedNames(t *testing.T) {
 	looks("")
 	noticed := time.Now()
 	names = []SharedName{{Name: "Linux NFSv4 pi", Address: "10.0.0.1:700", Other: "10.0.0.2:800", Last: noticed}}
-	event := `Warning NodesShareName Two nodes call themselves "Linux NFSv4 pi", so each loses its open files and locks to the other: the one at 10.0.0.1:700, and the one at 10.0.0.2:800 before it.`
+	event := `Warning NodesShareName Two nodes call themselves "Linux NFSv4 pi", so one can't mount while the other does, or each loses its open files and locks to the other: the one at 10.0.0.1:700, and the one at 10.0.0.2:800 before it.`
 	looks(event)
 	looks("")
 	names[0].Last = noticed.Add(time.Minute)

@@ -190,8 +190,9 @@ type Table struct {
 	diskSyncs snapshot.DiskSyncs
 
 	refused refused
-	marks   string      // directory of the marks, see KeepMarks
-	saving  atomic.Bool // indexes are written
+	admits  atomic.Pointer[admission] // see Admits
+	marks   string                    // directory of the marks, see KeepMarks
+	saving  atomic.Bool               // indexes are written
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -394,6 +395,11 @@ func (t *Table) Find(id uint64) (*Volume, error) {
 		return t.openSnapshot(id)
 	}
 	return v, nil
+}
+
+// IsSame reports whether two lists of Volumes are one. The table has another one after each change.
+func IsSame(a, b []*Volume) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // Volumes lists the exports, sorted by path. The caller must not change the list.

@@ -52,6 +52,7 @@ const (
 type listener struct {
 	net.Listener
 	log    *slog.Logger
+	ends   *stats.Lines // connections that end with an error
 	allows func(client net.Conn, handle []byte) bool
 	volume func(handle []byte) *stats.Volume // the counters of its volume
 	stats  *stats.Server
@@ -278,7 +279,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		if err := c.next(); err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
-				c.listener.log.Warn("nfs: connection ended", "client", c.RemoteAddr(), "err", err)
+				c.listener.ends.Log(slog.LevelWarn, "nfs: connection ended", "client", c.RemoteAddr(), "err", err)
 			}
 			_ = c.Close() // nothing is being written
 			return 0, io.EOF

@@ -76,7 +76,7 @@ func (e *Engine) Opener() *inode.Opener { return e.handler.opener }
 // after the reply to its current call. Call it once.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	guarded := &listener{
-		Listener: l, log: e.log, beats: e.beats, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
+		Listener: l, log: e.log, ends: stats.NewLines(e.log, stats.LinesBurst, stats.LinesPeriod), beats: e.beats, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
 		peers: oncrpc.NewPeers(), budget: oncrpc.NewBudget(), full: rate.Sometimes{Interval: 10 * time.Second},
 		stopping: make(chan struct{}),
 	}

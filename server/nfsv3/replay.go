@@ -16,8 +16,10 @@ const (
 	// those that it had in flight when its connection broke, 128 at most for
 	// Linux, and has made no more since.
 	replaysPerClient = 1024
-	// replayClients bounds the clients that are remembered.
+	// replayClients bounds the clients that are remembered. A network that has replayNetwork of them loses some first: with IPv6 one
+	// machine can have any number of addresses.
 	replayClients = 1024
+	replayNetwork = replayClients / 2
 	// replayMax bounds one reply, in bytes; those that count are smaller.
 	replayMax = 1 << 10
 	// replayBytes is how much memory the replies of all clients take, and replayCost
@@ -43,6 +45,10 @@ type replays struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	clients map[netip.Addr]*clientReplays
+	// +checklocks:mu
+	networks map[netip.Addr]int // how many of clients each has: oncrpc.NetworkOf
+	// +checklocks:mu
+	crowd netip.Addr // the last of them that had many
 	// +checklocks:mu
 	used list.List // of *clientReplays, the longest unused first
 	// +checklocks:mu
@@ -101,7 +107,7 @@ type repetition struct {
 func (seen *replay) cost() int { return replayCost + cap(seen.results) }
 
 func newReplays() *replays {
-	return &replays{seed: maphash.MakeSeed(), clients: map[netip.Addr]*clientReplays{}}
+	return &replays{seed: maphash.MakeSeed(), clients: map[netip.Addr]*clientReplays{}, networks: map[netip.Addr]int{}}
 }
 
 // repeated answers a call that was made before as it was answered then, or will be. Any
@@ -180,8 +186,9 @@ func (r *replays) clientLocked(addr netip.Addr) *clientReplays {
 		return c
 	}
 	if len(r.clients) >= replayClients {
-		for e := r.used.Front(); e != nil; e = e.Next() {
-			if old := e.Value.(*clientReplays); old.open == 0 {
+		crowded := r.networks[r.crowd] >= replayNetwork
+		for e := r.used.Front(); e != nil; e = e.Next() { // replayNetwork steps, but for what is under way
+			if old := e.Value.(*clientReplays); old.open == 0 && (!crowded || oncrpc.NetworkOf(old.addr) == r.crowd) {
 				r.dropLocked(old, old.done)
 				break
 			}
@@ -190,6 +197,10 @@ func (r *replays) clientLocked(addr netip.Addr) *clientReplays {
 	c = &clientReplays{addr: addr}
 	c.elem = r.used.PushBack(c)
 	r.clients[addr] = c
+	network := oncrpc.NetworkOf(addr)
+	if r.networks[network]++; r.networks[network] >= replayNetwork {
+		r.crowd = network
+	}
 	return c
 }
 
@@ -281,6 +292,10 @@ func (r *replays) dropLocked(c *clientReplays, n int) {
 	if c.open == 0 && c.done == 0 {
 		r.used.Remove(c.elem)
 		delete(r.clients, c.addr)
+		network := oncrpc.NetworkOf(c.addr)
+		if r.networks[network]--; r.networks[network] == 0 {
+			delete(r.networks, network)
+		}
 	}
 }
 

@@ -61,6 +61,46 @@ func TestReplaysTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+// A machine with any number of addresses, as IPv6 gives it, does not have the replies to all others forgotten.
+func TestReplaysOfManyAddresses(t *testing.T) {
+	r := newReplays()
+	again := func(addr netip.Addr) bool {
+		call := &oncrpc.Call{Header: rpc.CallHeader{XID: 1}, Client: netip.AddrPortFrom(addr, 700)}
+		if _, ok := r.repeated(call); ok {
+			return true
+		}
+		(*r.clientLocked(addr).find(r.key(call))).Ended(rpc.Success, nil)
+		return false
+	}
+	others := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:0:0:1::1")}
+	for _, addr := range others {
+		again(addr)
+	}
+	many := netip.MustParseAddr("fd00::1")
+	for range 3 * replayClients {
+		again(many)
+		many = many.Next()
+	}
+	for range 100 { // of others, which come for the first time
+		newcomer := netip.AddrFrom4([4]byte{10, 0, 1, byte(len(others))})
+		if others = append(others, newcomer); again(newcomer) {
+			t.Errorf("%s was not there before", newcomer)
+		}
+	}
+	for _, addr := range others {
+		if !again(addr) {
+			t.Errorf("the reply to %s is forgotten", addr)
+		}
+	}
+	if len(r.clients) > replayClients {
+		t.Errorf("%d clients are remembered", len(r.clients))
+	}
+	r.expire(time.Now().Add(time.Hour))
+	if len(r.networks) > 0 {
+		t.Errorf("%d networks are remembered for ever", len(r.networks))
+	}
+}
+
 // A client that goes on and on has replies remembered without an allocation, even to calls that differ in their xid only.
 func TestReplaysAllocateNothing(t *testing.T) {
 	r := newReplays()

@@ -14,15 +14,9 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-const (
-	// eventBurst is how many lines about clients are logged at once, and eventPeriod how
-	// long until one more is: anybody may come with a new name in each call.
-	eventBurst  = 50
-	eventPeriod = 2 * time.Second
-)
-
 // events logs and counts what becomes of clients. Lines of each level have a limit of
-// their own, so that many clients that come and go hide none that loses something.
+// their own, so that many clients that come and go hide none that loses something: anybody may come with a new name in
+// each call.
 type events struct {
 	lines map[slog.Level]*stats.Lines
 
@@ -36,7 +30,7 @@ type events struct {
 func newEvents(log *slog.Logger) *events {
 	e := &events{lines: map[slog.Level]*stats.Lines{}}
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn} {
-		e.lines[level] = stats.NewLines(log, eventBurst, eventPeriod)
+		e.lines[level] = stats.NewLines(log, stats.LinesBurst, stats.LinesPeriod)
 	}
 	return e
 }
@@ -91,7 +85,7 @@ func (v *events) tell(e state.Event) {
 	case state.ClientEvicted:
 		v.line(slog.LevelWarn, "nfs: a client was evicted", lost)
 	case state.OwnerShared:
-		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(address, "other", e.Other))
+		v.line(slog.LevelWarn, "nfs: two nodes have the same host name: one can't mount while the other does, or, from one address, they take each other's locks. Give them different names, or set nfs4_unique_id on them", append(address, "other", e.Other))
 	case state.GraceEnded:
 		if e.Owner == "" {
 			v.line(slog.LevelInfo, "nfs: all clients have reclaimed what they had", nil)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/stats"
 )
 
 // Many clients that come and go do not fill the log, and hide none that loses something. All of
@@ -19,8 +20,8 @@ func TestEvents(t *testing.T) {
 	for range many {
 		e.tell(state.Event{Kind: state.ClientCame, Owner: "node\n", Address: "10.0.0.1:700"})
 	}
-	if n := strings.Count(out.String(), "\n"); n < eventBurst || n > 2*eventBurst {
-		t.Errorf("%d lines, want about %d", n, eventBurst)
+	if n := strings.Count(out.String(), "\n"); n < stats.LinesBurst || n > 2*stats.LinesBurst {
+		t.Errorf("%d lines, want about %d", n, stats.LinesBurst)
 	}
 	out.Reset()
 	e.tell(state.Event{Kind: state.ClientRevoked, Owner: "node2", Address: "10.0.0.2:700", Opens: 2, Locks: 3})

@@ -79,16 +79,11 @@ func newNode(path string, up *node) *node {
 func (p *pseudo) tree() *tree {
 	volumes := p.table.Volumes()
 	t := p.last.Load()
-	if t == nil || !isSame(t.volumes, volumes) {
+	if t == nil || !exports.IsSame(t.volumes, volumes) {
 		t = newTree(volumes) // others may do so at this moment, and get the same
 		p.last.Store(t)
 	}
 	return t
-}
-
-// isSame reports whether two lists are one. The table has another one after each change.
-func isSame(a, b []*exports.Volume) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // newTree makes the tree of volumes, which are by path.
@@ -157,7 +152,7 @@ func (n *node) isSeen(client netip.AddrPort) bool {
 
 func (e *nodeEntry) isSeen(client netip.AddrPort) bool {
 	if v := e.volume; v != nil {
-		return v.Allows(client.Addr()) && v.AllowsPort(client)
+		return v.MayUse(client)
 	}
 	return e.node.isSeen(client)
 }
@@ -179,6 +174,9 @@ func (n *node) lookup(name string, client netip.AddrPort) *nodeEntry {
 		}
 		if e.name == name && e.isSeen(client) {
 			return e
+		}
+		if v := e.volume; v != nil && e.name == name && v.Allows(client.Addr()) {
+			v.AllowsPort(client) // which logs why not
 		}
 	}
 	return nil

@@ -197,8 +197,20 @@ func (c *compound) fits(more int) error {
 	return nil
 }
 
+// admit refuses a client that may use no volume: there is nothing for it here, and it could bother other clients. RFC 8881
+// section 15.2 has no error for that; of this one mount(8) says that access is denied.
+func (c *compound) admit() error {
+	if !c.server.table.Admits(c.rpc.Client) {
+		return statusError(nfs4.ErrAccess)
+	}
+	return nil
+}
+
 // exchangeID: section 18.35.
 func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
+	if err := c.admit(); err != nil {
+		return nil, err
+	}
 	known := uint32(nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA)
 	if c.minor >= 2 {
 		known |= nfs4.ExchangeSuppFenceOps
@@ -236,6 +248,9 @@ func attrsOf(c *state.Channel) nfs4.ChannelAttrs {
 
 // createSession: section 18.36.
 func (c *compound) createSession(args *nfs4.CreateSessionArgs) (result, error) {
+	if err := c.admit(); err != nil {
+		return nil, err
+	}
 	const known = nfs4.SessionPersist | nfs4.SessionConnBackChan | nfs4.SessionConnRDMA
 	if args.Flags&^known != 0 {
 		return nil, statusError(nfs4.ErrInval)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// SharedName is a name that two nodes have, and so take each other's lease.
+// SharedName is a name that two nodes have, of which one waits for the other, or, from one address, they take each other's lease.
 type SharedName struct {
 	Name           string
 	Address, Other string // of the two, as far as the network between shows them
@@ -15,8 +15,8 @@ type SharedName struct {
 }
 
 const (
-	// sharedFor is how long a name counts as shared: nodes that still share it take their
-	// lease from each other every few seconds, when both use their volumes.
+	// sharedFor is how long a name counts as shared: nodes that still share it are noticed again every few seconds, when both use
+	// their volumes.
 	sharedFor = time.Hour
 	// sharedMax is how many are remembered: anybody may come with any names.
 	sharedMax = 16

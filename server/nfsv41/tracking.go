@@ -31,9 +31,10 @@ const trackingFileMax = 16 << 10
 
 // trackingFile is what a file says.
 type trackingFile struct {
-	Owner   []byte        `json:"owner"`             // co_ownerid
-	Address string        `json:"address,omitempty"` // state.TrackedClient has these two, and may lack them
-	Lease   time.Duration `json:"lease,omitempty"`
+	Owner    []byte        `json:"owner"`             // co_ownerid
+	Address  string        `json:"address,omitempty"` // state.TrackedClient has these three, and may lack them
+	Verifier []byte        `json:"verifier,omitempty"`
+	Lease    time.Duration `json:"lease,omitempty"`
 }
 
 // stands reports whether what a file says holds for a client, too: it is waited for as long, and nowhere else.
@@ -97,7 +98,9 @@ func (r *tracking) readEntry(name string) (state.TrackedClient, error) {
 	if err := json.Unmarshal(b, &file); err != nil {
 		return state.TrackedClient{}, err
 	}
-	return state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: file.Lease}, nil
+	entry := state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: file.Lease}
+	copy(entry.Verifier[:], file.Verifier)
+	return entry, nil
 }
 
 // entryName is the name of a client's file.
@@ -115,7 +118,7 @@ func asRoot(do func() error) error {
 func (r *tracking) Add(e state.TrackedClient) error { return asRoot(func() error { return r.add(e) }) }
 
 func (r *tracking) add(e state.TrackedClient) error {
-	b, err := json.Marshal(trackingFile{[]byte(e.Owner), e.Address, e.Lease})
+	b, err := json.Marshal(trackingFile{[]byte(e.Owner), e.Address, e.Verifier[:], e.Lease})
 	if err != nil {
 		return err
 	}

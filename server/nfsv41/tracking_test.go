@@ -28,7 +28,7 @@ func TestTracking(t *testing.T) {
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
-	entries := []state.TrackedClient{{ClientID: 1, Owner: "node", Address: "10.0.0.1", Lease: 15 * time.Second}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
+	entries := []state.TrackedClient{{ClientID: 1, Owner: "node", Address: "10.0.0.1", Verifier: [8]byte{1, 7: 255}, Lease: 15 * time.Second}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
 	for _, e := range append(entries, entries[0]) {
 		if err := r.Add(e); err != nil {
 			t.Fatal(err)

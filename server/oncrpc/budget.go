@@ -15,12 +15,14 @@ import (
 //   - A quarter is reserved for addresses that have at most one call of the largest size.
 //   - Of the rest, an address may hold as much as it leaves free, and a connection an eighth
 //     of what is free.
+//   - The addresses of a network (NetworkOf) hold all but that quarter together.
 //   - Memory that is given back goes to the address that holds least among those that wait.
 //   - A call waits at most once, for its arguments or for its results: it never holds the memory of one while it waits for
 //     the other.
 type Budget struct {
 	conn    int64 // the most that one connection may hold
 	reserve int64 // for addresses that have little
+	network int64 // the most that one network may hold
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -75,7 +77,7 @@ var errNoMemory = errors.New("oncrpc: ended while it waited for memory")
 func NewBudget() *Budget { return newBudget(budgetTotal, budgetConn) }
 
 func newBudget(total, conn int64) *Budget {
-	return &Budget{free: total, reserve: total / reservePart, conn: conn, short: make(chan struct{}, 1)}
+	return &Budget{free: total, reserve: total / reservePart, network: total - total/reservePart, conn: conn, short: make(chan struct{}, 1)}
 }
 
 // NewHolding returns the empty Holding of a connection.
@@ -133,6 +135,7 @@ func (b *Budget) Give(h *Holding, n int64) {
 	defer b.mu.Unlock()
 	h.bytes -= n
 	h.peer.bytes -= n
+	h.peer.network.bytes -= n
 	b.free += n
 	if b.waiters.Load() > 0 {
 		b.grantLocked()
@@ -152,6 +155,7 @@ func (b *Budget) force(h *Holding, n int64) {
 func (b *Budget) accountLocked(h *Holding, n int64) {
 	h.bytes += n
 	h.peer.bytes += n
+	h.peer.network.bytes += n
 	b.free -= n
 }
 
@@ -159,6 +163,9 @@ func (b *Budget) accountLocked(h *Holding, n int64) {
 //
 // +checklocks:b.mu
 func (b *Budget) mayLocked(h *Holding, n int64) bool {
+	if held := h.peer.network.bytes; held > 0 && held+n > b.network {
+		return false
+	}
 	if h.peer.bytes+n <= largest {
 		return n <= b.free
 	}

@@ -17,7 +17,7 @@ import (
 func TestBudget(t *testing.T) {
 	const total = 4 * largest
 	b := newBudget(total, largest)
-	peers := []*Peer{{}, {}, {}}
+	peers := []*Peer{{network: &network{}}, {network: &network{}}, {network: &network{}}}
 	var users sync.WaitGroup
 	for n := range 60 {
 		h := NewHolding(peers[n%len(peers)])
@@ -66,7 +66,7 @@ func TestBudgetReserves(t *testing.T) {
 	b := NewBudget()
 	var held int64
 	for n := range 40 { // addresses
-		peer := &Peer{}
+		peer := &Peer{network: &network{}}
 		for range 50 { // connections
 			h := NewHolding(peer)
 			for own, ok := b.tryTakeCall(h); ok; own, ok = b.tryTakeCall(h) {
@@ -85,7 +85,7 @@ func TestBudgetReserves(t *testing.T) {
 	if held+b.free != budgetTotal {
 		t.Fatalf("%d bytes held and %d free", held, b.free)
 	}
-	h := NewHolding(&Peer{})
+	h := NewHolding(&Peer{network: &network{}})
 	if own, ok := b.tryTakeCall(h); !own || !ok {
 		t.Error("there is no small call")
 	}
@@ -97,7 +97,7 @@ func TestBudgetReserves(t *testing.T) {
 // A waiting connection is woken by its own small call, and by its end.
 func TestBudgetWait(t *testing.T) {
 	b := newBudget(0, largest)
-	h := NewHolding(&Peer{})
+	h := NewHolding(&Peer{network: &network{}})
 	own, _ := b.tryTakeCall(h)
 	taken := make(chan bool)
 	go func() {
@@ -139,7 +139,7 @@ func TestRecordsAreCharged(t *testing.T) {
 			}
 			stream = append(xdr.AppendUint32(stream, mark), make([]byte, n)...)
 		}
-		c := &conn{server: server, holding: NewHolding(&Peer{}), closed: make(chan struct{})}
+		c := &conn{server: server, holding: NewHolding(&Peer{network: &network{}}), closed: make(chan struct{})}
 		call, err := c.newCall(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func xdrMark(stream []byte) uint32 {
 // A reply that outgrows what was reserved for it is charged all the same.
 func TestOutgrownRepliesAreCharged(t *testing.T) {
 	server := newServer(ServerConfig{}, defaultLimits())
-	c := &conn{server: server, holding: NewHolding(&Peer{}), closed: make(chan struct{})}
+	c := &conn{server: server, holding: NewHolding(&Peer{network: &network{}}), closed: make(chan struct{})}
 	call, err := c.newCall(nil)
 	if err != nil {
 		t.Fatal(err)

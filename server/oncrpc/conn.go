@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -167,7 +168,7 @@ func (c *conn) readingEnded(err error) {
 	c.in.GiveBack()
 	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
-		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
+		c.server.ends.Log(slog.LevelInfo, "rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
 }

@@ -91,6 +91,7 @@ type Server struct {
 	programs []Program
 	stats    *stats.Server
 	log      *slog.Logger
+	ends     *stats.Lines // connections that end with an error
 	closed   func(Conn)
 	beats    *heartbeat.Heartbeat
 	limits   limits
@@ -128,6 +129,7 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		programs: programs,
 		stats:    stats.New(names, cfg.SlowLog),
 		log:      cfg.Log,
+		ends:     stats.NewLines(cfg.Log, stats.LinesBurst, stats.LinesPeriod),
 		closed:   cfg.Closed,
 		beats:    cfg.Heartbeat,
 		limits:   limits,
@@ -208,7 +210,7 @@ func (s *Server) accept(l net.Listener) error {
 func (s *Server) start(nc net.Conn) {
 	on, err := socket.New(nc)
 	if err != nil {
-		s.log.Warn("rpc: no socket", "client", nc.RemoteAddr(), "err", err)
+		s.ends.Log(slog.LevelWarn, "rpc: no socket", "client", nc.RemoteAddr(), "err", err)
 		_ = nc.Close() // nothing was sent
 		return
 	}

@@ -17,6 +17,12 @@ type Lines struct {
 	withheld atomic.Uint64
 }
 
+// The usual limit of lines about clients: LinesBurst at once, and LinesPeriod until one more.
+const (
+	LinesBurst  = 50
+	LinesPeriod = 2 * time.Second
+)
+
 // NewLines returns Lines of which burst are logged at once, and one more each period.
 func NewLines(log *slog.Logger, burst int, period time.Duration) *Lines {
 	return &Lines{log: log, rate: rate.NewLimiter(rate.Every(period), burst)}

@@ -28,14 +28,14 @@ type Service struct {
 	opener *inode.Opener
 	users  *actas.Users
 	denied func(v *exports.Volume, id disk.FileID, write bool) bool
-	log    *slog.Logger
+	nobody *stats.Lines // callers as whom no thread can act
 
 	copyFor time.Duration // copyFor, but in tests
 }
 
 // New returns a Service.
 func New(cfg Config) *Service {
-	return &Service{opener: cfg.Opener, users: cfg.Users, denied: cfg.Denied, log: cfg.Log, copyFor: copyFor}
+	return &Service{opener: cfg.Opener, users: cfg.Users, denied: cfg.Denied, nobody: stats.NewLines(cfg.Log, stats.LinesBurst, stats.LinesPeriod), copyFor: copyFor}
 }
 
 // Conn is what a call needs of the connection that it came by. Calls of a connection that come
@@ -136,7 +136,7 @@ func (c *Call) AsCaller(do func(actas.Thread) error) error {
 	err := c.service.users.As(&c.id, do)
 	c.acting = false
 	if errors.Is(err, actas.ErrIdentity) {
-		c.service.log.Error("nfs: can't act as the caller of a call", "client", c.Client, "uid", c.id.UID, "gid", c.id.GID, "err", err)
+		c.service.nobody.Log(slog.LevelError, "nfs: can't act as the caller of a call", "client", c.Client, "uid", c.id.UID, "gid", c.id.GID, "err", err)
 	}
 	return err
 }

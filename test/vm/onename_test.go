@@ -17,28 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTwoNodesOfOneName: podnas takes them for one that was restarted, and notices that each
-// comes back. What each was told is on the disk is there. With another nfs4_unique_id, as
-// docs/troubleshooting.md has it, each keeps what it has.
+// TestTwoNodesOfOneName: the second one's mount waits until the first one has left, which loses nothing, and podnas tells of both. With
+// another nfs4_unique_id, as docs/troubleshooting.md has it, each keeps what it has.
 func TestTwoNodesOfOneName(t *testing.T) {
 	nativeOnly(t, "go-nfs serves version 3 alone")
 	a := newAppliance(t, settings{listen: ":20490"})
 	a.start()
 	pv := a.volume("shared", "256Mi")
 	nodes := [2]*node{newMachine(t, 1, "raspberrypi"), newMachine(t, 2, "raspberrypi")}
-	mountBoth := func(t *testing.T) {
-		for _, v := range nodes {
-			pv.Spec.NFS.Server = v.addr
-			v.must(func() error { v.mnt = mount(t, pv); return nil })
-		}
-	}
 	noticed := func() int { return bytes.Count(a.output(), []byte("two nodes have the same host name")) }
 	t.Run("one name", func(t *testing.T) {
-		mountBoth(t)
-		var logs [2]*syncedLog
-		for i, v := range nodes {
-			logs[i] = startLog(t, filepath.Join(v.mnt, fmt.Sprint("log-", i)))
-		}
+		first, second := nodes[0], nodes[1]
+		pv.Spec.NFS.Server = first.addr
+		first.must(func() error { first.mnt = mount(t, pv); return nil })
+		log := startLog(t, filepath.Join(first.mnt, "log-0"))
+		log.grows(t, 1)
+		mounted := make(chan error, 1)
+		pv.Spec.NFS.Server = second.addr
+		go func() { mounted <- second.do(func() error { second.mnt = mount(t, pv); return nil }) }()
 		eventually(t, "podnas notices it", func() bool { return noticed() > 0 })
 		if out, _ := run(t, "doctor", "--root="+a.root); !strings.Contains(out, `two nodes call themselves "Linux NFSv4 raspberrypi"`) || !strings.Contains(out, "10.77.1.2:") || !strings.Contains(out, "10.77.2.2:") {
 			t.Errorf("podnas doctor says\n%s", out)
@@ -47,20 +43,26 @@ func TestTwoNodesOfOneName(t *testing.T) {
 			page, err := get("http://" + probes + "/")
 			return err == nil && strings.Contains(page, "two nodes call themselves")
 		})
-		for i, l := range logs {
-			if err := l.end(t); err != nil {
-				t.Logf("the writer of node %d: %v", i, err) // it was told
-			}
-			n := l.acked.Load()
-			t.Logf("node %d: %d records are on the disk", i, n)
-			checkLog(t, filepath.Join(a.dir(pv), fmt.Sprint("log-", i)), n)
+		log.grows(t, 10)
+		select {
+		case err := <-mounted:
+			t.Fatalf("the second node's mount is not waiting: %v", err)
+		default:
 		}
+		n := log.stop(t)
+		unmountNow(t, first.mnt)
+		wants(t, "the second node's mount", <-mounted, nil)
+		checkLog(t, filepath.Join(second.mnt, "log-0"), n)
+		log = startLog(t, filepath.Join(second.mnt, "log-1"))
+		log.grows(t, 10)
+		checkLog(t, filepath.Join(a.dir(pv), "log-1"), log.stop(t))
 	})
 	t.Run("with nfs4_unique_id", func(t *testing.T) {
 		for i, v := range nodes {
 			v.must(func() error { return setUniqueID(t, fmt.Sprint("machine-", i)) })
+			pv.Spec.NFS.Server = v.addr
+			v.must(func() error { v.mnt = mount(t, pv); return nil })
 		}
-		mountBoth(t)
 		before := noticed()
 		mine, theirs := nodes[0].open(t, "lock", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "lock", os.O_RDWR)
 		wants(t, "lock", lock(mine, unix.F_WRLCK, 0, 0), nil)

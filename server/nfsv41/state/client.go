@@ -39,6 +39,9 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			return ExchangeIDResult{ClientID: old.id, Seq: old.createSeq + 1, Confirmed: true}, OK
 		}
 		// 1, 4, 5
+		if !s.mayReplaceLocked(string(a.Owner), a.Verifier, addressOf(a.Conn)) {
+			return ExchangeIDResult{}, ErrDelay
+		}
 		if rec != nil && rec.unconfirmed != nil {
 			s.dropLocked(rec.unconfirmed)
 			rec = s.sessions.owners[string(a.Owner)] // it goes with its last record

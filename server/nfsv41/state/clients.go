@@ -15,7 +15,7 @@ func (t *sessions) newClient(a *ExchangeIDArgs, home *address) *Client {
 	now := t.cfg.Now()
 	c := &Client{
 		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal, minor: max(1, a.Minor),
-		lease: t.cfg.Lease, since: now, seen: now, address: addressOf(a.Conn),
+		lease: t.cfg.Lease, since: now, seen: now, came: addressOf(a.Conn), address: addressOf(a.Conn),
 	}
 	t.addClient(c, home)
 	return c
@@ -40,9 +40,9 @@ func addressOf(conn Conn) string {
 	return conn.Address()
 }
 
-// addressOf returns the address of a connection. It is kept if it gets clients.
+// addressOf returns what a connection's address counts for. It is kept if it gets clients.
 func (t *sessions) addressOf(conn string) *address {
-	key := host(conn)
+	key := network(conn)
 	if a := t.addresses[key]; a != nil {
 		return a
 	}

@@ -5,7 +5,7 @@
 // is a Conn, time comes from Config.Now.
 //
 // A client's way through it: ExchangeID makes an unconfirmed record; CreateSession
-// confirms it, which ends the client's incarnation before; Sequence takes a slot,
+// confirms it, which ends the client's incarnation before, if that was at the same address or is silent (replace.go); Sequence takes a slot,
 // renews the lease, and returns the Client through its Slot; ReclaimComplete ends the
 // client's own reclaiming; Open, Lock and the like take that Client; Done ends the
 // COMPOUND and keeps its reply. Expire is called each second. Leave writes all of it for the

@@ -321,7 +321,7 @@ func TestLogAndTracking(t *testing.T) {
 		opens    int
 	}{
 		{"before it is added", logs[0], others, 1},
-		{"before it is removed", logs[1], append(others, state.TrackedClient{ClientID: n.c.ID(), Owner: "node", Address: "10.0.0.1", Lease: lease}), 2},
+		{"before it is removed", logs[1], append(others, state.TrackedClient{ClientID: n.c.ID(), Owner: "node", Address: "10.0.0.1", Verifier: verifier(1), Lease: lease}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := replay(w.config(), tt.log)

@@ -89,6 +89,17 @@ func sameNode(clients []identity) [][]identity {
 	return nodes
 }
 
+// network returns what an address with a port counts for: its IP address, or with IPv6 its /64 network, in which one machine can have any
+// number of addresses.
+func network(address string) string {
+	a, err := netip.ParseAddrPort(address)
+	if addr := a.Addr().Unmap(); err == nil && addr.Is6() {
+		net, _ := addr.Prefix(64) // 64 is no error
+		return net.String()
+	}
+	return host(address)
+}
+
 // host returns the IP address of an address with a port.
 func host(address string) string {
 	if a, err := netip.ParseAddrPort(address); err == nil {

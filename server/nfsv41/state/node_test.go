@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
@@ -149,10 +150,13 @@ func TestTwoVersionsOfANode(t *testing.T) {
 func TestSharedInOneVersion(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	w.ready("Linux NFSv4.1 pi", 10)
+	one := w.joinFrom("10.0.0.1:701", "Linux NFSv4.2 pi", 10)
 	for range 2 {
-		for i, address := range []string{"10.0.0.1:701", "10.0.0.2:701"} {
-			w.joinFrom(address, "Linux NFSv4.2 pi", uint64(10+i))
-		}
+		_, e := w.exchangeFrom("10.0.0.2:701", "Linux NFSv4.2 pi", 11)
+		w.want(e, state.ErrDelay)
+		w.pass(time.Second)
+		_, e = one.renew()
+		w.want(e, state.OK)
 	}
 	i := slices.IndexFunc(w.events, func(e state.Event) bool { return e.Kind == state.OwnerShared })
 	if i < 0 {

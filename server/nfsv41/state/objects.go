@@ -23,11 +23,12 @@ type Client struct {
 	since     time.Time
 	lease     time.Duration // that it was told, or a longer one
 
-	home   *address         // where it came from first
+	came   string           // address of its EXCHANGE_ID
+	home   *address         // of that one
 	index  int              // in sessions.list
 	places [2]*list.Element // in the lists of those that are not confirmed
 
-	address   string
+	address   string // of its newest connection
 	confirmed bool
 	gone      bool // removed; a request can still have it in hand
 	seen      time.Time
@@ -63,7 +64,7 @@ func (c *Client) Owner() string { return c.owner }
 
 // tracked is the client's entry in the client tracking.
 func (c *Client) tracked() TrackedClient {
-	return TrackedClient{ClientID: c.id, Owner: c.owner, Address: host(c.address), Lease: c.lease}
+	return TrackedClient{ClientID: c.id, Owner: c.owner, Address: host(c.address), Verifier: c.verifier, Lease: c.lease}
 }
 
 // usable says whether a request that has c in hand may go on.
@@ -101,6 +102,7 @@ type ownerRecord struct {
 	// time of its boot or mount, and does not come back: if one does, there are two
 	// nodes of one name.
 	earlier []formerVerifier
+	refused *refusal // nil: nobody
 }
 
 type formerVerifier struct {
@@ -110,7 +112,7 @@ type formerVerifier struct {
 
 const maxEarlier = 4
 
-// address is where clients come from: a node, or many behind one NAT. A client ID costs nothing, an
+// address is where clients come from: a node, or many behind one NAT, or in one /64 network of IPv6. A client ID costs nothing, an
 // address does, so what all share is shared out by address as well: see room.
 type address struct {
 	key         string

@@ -152,7 +152,7 @@ func (p *Replay) client(r *clientRecord) error {
 		}
 		c = &Client{
 			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: max(1, r.Minor), since: r.Since,
-			address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
+			came: r.Address, address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
 			lease: max(s.cfg.Lease, min(r.lease(), LongestLease)),
 		}
 		*place = c

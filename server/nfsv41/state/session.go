@@ -17,6 +17,8 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			// Not cached: a stranger must not move the client's sequence. When the client ID is
 			// confirmed, anyone of the client's may make sessions.
 			return CreateSessionResult{}, ErrClidInUse
+		case !c.confirmed && !s.mayReplaceLocked(c.owner, c.verifier, c.address): // it could when it came
+			return CreateSessionResult{}, ErrDelay
 		case a.Seq == c.createSeq && c.uncertain: // as if it had not come before
 		case a.Seq == c.createSeq && c.created != nil && !c.created.triesOther(&a):
 			return c.created.result, c.created.err

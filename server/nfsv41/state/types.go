@@ -91,6 +91,7 @@ type TrackedClient struct {
 	ClientID uint64
 	Owner    string        // co_ownerid: any bytes
 	Address  string        // IP address from which it came; empty: not known
+	Verifier [8]byte       // of its incarnation; zero: not known
 	Lease    time.Duration // that it was told; zero: not known
 }
 
@@ -191,8 +192,8 @@ const (
 	ClientExpired
 	// ClientEvicted: Evict was called.
 	ClientEvicted
-	// OwnerShared: two nodes use one name, and take each other's lease in turns. Other
-	// is the address of the other node.
+	// OwnerShared: two nodes use one name. One waits for the other, or, from one address, they take each other's lease
+	// in turns. Other is the address of the other node.
 	OwnerShared
 	// GraceEnded: ClientID is zero; Owner is of a client that did not reclaim in time,
 	// or empty if all did.

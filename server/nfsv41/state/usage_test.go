@@ -54,26 +54,36 @@ func TestRoomOfAll(t *testing.T) {
 	w.ok()
 }
 
-// Many clients of one address take no more than an eighth beyond what all may have: the rest is for other
-// addresses.
+// Many clients of one address, or of one network of IPv6, in which a machine can have any number, take no more than an eighth beyond
+// what all may have: the rest is for other addresses.
 func TestRoomByAddress(t *testing.T) {
-	w := newWorld(t, state.Limits{AllOpens: 64})
-	taken := 0
-	for i := range 100 {
-		n := w.ready(fmt.Sprint("greedy", i), 1)
-		if _, e := n.open("x", i, state.Both, 0); e == state.OK {
-			taken++
-		}
-		w.ok()
-	}
-	if taken != 56 {
-		t.Errorf("one address has %d opens of 64", taken)
-	}
-	for i := range 2 {
-		n := w.joinFrom(fmt.Sprintf("10.0.1.%d:700", i), fmt.Sprint("modest", i), 1)
-		w.want(w.ReclaimComplete(n.c, false), state.OK)
-		n.mustOpen("x", 1)
-		n.mustOpen("x", 2)
-		w.ok()
+	for name, from := range map[string]func(i int) string{
+		"one address":     func(int) string { return "10.0.0.1:700" },
+		"one /64 network": func(i int) string { return fmt.Sprintf("[fd00::%x]:700", i+1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, state.Limits{AllOpens: 64})
+			ready := func(address, owner string) *node {
+				n := w.joinFrom(address, owner, 1)
+				w.want(w.ReclaimComplete(n.c, false), state.OK)
+				return n
+			}
+			taken := 0
+			for i := range 100 {
+				if _, e := ready(from(i), fmt.Sprint("greedy", i)).open("x", i, state.Both, 0); e == state.OK {
+					taken++
+				}
+				w.ok()
+			}
+			if taken != 56 {
+				t.Errorf("it has %d opens of 64", taken)
+			}
+			for i, address := range []string{"10.0.1.0:700", "[fd00:0:0:1::1]:700"} {
+				n := ready(address, fmt.Sprint("modest", i))
+				n.mustOpen("x", 1)
+				n.mustOpen("x", 2)
+				w.ok()
+			}
+		})
 	}
 }

@@ -178,7 +178,7 @@ func TestWork(t *testing.T) {
 			m.pass(2 * fairFor) // it is the other's turn
 			id = m.open(a, 0, 0)
 			m.lockers(a, id, 0, l.Locks/2-100, true)
-			step("a restart", func() { m.ready("client0", 2) })
+			step("a restart", func() { m.want(m.ReclaimComplete(m.joinFrom("10.0.0.0:700", "client0", 2).c, false), state.OK) })
 			_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
 			m.want(e, state.OK)
 		},
