@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -68,7 +67,7 @@ func newFailoverCommand() *cobra.Command {
 				return err
 			}
 			f := &failover.Failover{
-				Client: client, Namespace: from.namespace, Name: from.name, Node: args[0], IsOff: isOff,
+				Client: client, Namespace: from.namespace, Name: from.name, Node: args[0], IsOff: isOff, Timeout: timeout,
 				Say: func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...) },
 			}
 			if isTerminal(cmd.InOrStdin()) {
@@ -79,16 +78,14 @@ func newFailoverCommand() *cobra.Command {
 			if over {
 				return f.End(cmd.Context())
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not within --timeout=%s", timeout))
-			defer cancel()
-			return f.Run(ctx)
+			return f.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&isOff, "it-is-off", false, "NODE is off: do not ask")
 	f.BoolVar(&over, "over", false, "NODE is back: take the taint away")
-	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until podnas serves again; questions count")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until podnas serves again, from the answer on")
 	from.add(f)
 	return cmd
 }

@@ -110,6 +110,9 @@ func (s *Store) change(ctx context.Context, name string, f func(*Volume) error) 
 // changeLocked is change for callers that hold the name's lock.
 func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error) {
 	v, err := s.Get(name)
+	if err == nil {
+		err = s.mayChange(name)
+	}
 	if err != nil {
 		return Volume{}, err
 	}

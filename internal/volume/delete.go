@@ -74,7 +74,7 @@ func (s *Store) deleting(name string, archive bool) (r *record, err error) {
 	defer s.mu.Unlock()
 	delete(s.failed, name)
 	r = s.records[name]
-	if r == nil || r.State != ready && r.State != copyingState {
+	if r == nil || r.State != ready && r.State != copyingState && r.State != archived {
 		return nil, notFound(name)
 	}
 	if archive && r.View {
@@ -106,7 +106,7 @@ func (s *Store) delete(r *record, archive bool) error {
 	s.endTaking(r.ID)
 	if s.endMarking(r.Name) {
 		defer func() {
-			if v, err := s.Get(r.Name); err == nil { // its deletion failed
+			if v, err := s.Get(r.Name); err == nil && s.mayChange(v.Name) == nil { // its deletion failed
 				s.startMarking(v)
 			}
 		}()
@@ -116,8 +116,11 @@ func (s *Store) delete(r *record, archive bool) error {
 	})
 	s.exports.Unexport(r.Volume)
 	slow.Stop()
-	if r.View {
+	switch {
+	case r.View:
 		return s.deleteView(r)
+	case r.State == archived: // an earlier call has failed half way
+		return s.archive(r)
 	}
 	gone := *r
 	gone.deleting = false // adopted one day, it is not
@@ -138,7 +141,8 @@ func (s *Store) delete(r *record, archive bool) error {
 }
 
 // trash hands a volume to the emptier, which also moves its directory if that
-// fails here.
+// fails here. After a failed sync nobody knows whether the disk has its record in the trash: another call writes and
+// moves the record once more.
 func (s *Store) trash(r *record) error {
 	if err := s.write(r); err != nil { // when it was deleted
 		return errors.Join(err, s.exportAgain(r))
@@ -147,10 +151,10 @@ func (s *Store) trash(r *record) error {
 		return errors.Join(err, s.exportAgain(r))
 	}
 	s.step("record is in the trash")
-	err := errors.Join(syncDir(s.root, trashDir), syncDir(s.root, volumesDir))
-	if err == nil {
-		err = s.moveToTrash(r)
+	if err := errors.Join(syncDir(s.root, trashDir), syncDir(s.root, volumesDir)); err != nil {
+		return s.halfDeleted(r.Name, err)
 	}
+	err := s.moveToTrash(r)
 	s.step("directory is in the trash")
 	s.mu.Lock()
 	r.inPlace = err != nil
@@ -190,12 +194,15 @@ func (s *Store) archive(r *record) error {
 		return err
 	}
 	s.step("record is in the archive")
+	if err := errors.Join(syncDir(s.root, archiveDir), syncDir(s.root, volumesDir)); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	delete(s.records, r.Name)
 	s.archived = append(s.archived, r)
 	s.mu.Unlock()
 	s.log.Info("volume: archived", "volume", r.Name, "files", r.keptIn(archiveDir))
-	return errors.Join(syncDir(s.root, archiveDir), syncDir(s.root, volumesDir))
+	return nil
 }
 
 // retain keeps a volume's files where they are.
@@ -207,6 +214,31 @@ func (s *Store) retain(r *record) error {
 	s.records[r.Name] = r
 	s.mu.Unlock()
 	s.log.Info("volume: deleted, keeping its files", "volume", r.Name, "files", r.Path)
+	return nil
+}
+
+// errHalfDeleted is why a volume is not served of whose record the disk may have the deletion.
+var errHalfDeleted = errors.New("its deletion may not be on the disk")
+
+// halfDeleted keeps a volume whose deletion could not be synced, to be deleted again: err is why. Its record must not be
+// written meanwhile, as there may be one in the trash, too.
+func (s *Store) halfDeleted(name string, err error) error {
+	err = fmt.Errorf("%w: %w", errHalfDeleted, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[name]; r != nil {
+		r.unserved = err
+	}
+	return err
+}
+
+// mayChange refuses to change the record of a volume that is half deleted.
+func (s *Store) mayChange(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[name]; r != nil && errors.Is(r.unserved, errHalfDeleted) {
+		return fmt.Errorf("volume %s: %w: %w", name, ErrBusy, r.unserved)
+	}
 	return nil
 }
 

@@ -104,7 +104,6 @@ func (s *Store) deleteSnapshot(r *snapshotRecord) error {
 	if err := s.removeSnapshotRecord(r); err != nil {
 		return err
 	}
-	s.step("snapshot's record is removed")
 	s.mu.Lock()
 	s.snapshots[r.VolumeID] = slices.DeleteFunc(s.snapshots[r.VolumeID], func(other *snapshotRecord) bool { return other == r })
 	last := len(s.snapshots[r.VolumeID]) == 0
@@ -166,13 +165,14 @@ func (s *Store) removeSnapshotRecord(r *snapshotRecord) error {
 	if err := s.root.Remove(r.Catalogue()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := s.root.Remove(r.file()); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
+	if err := s.root.Remove(r.file()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return syncDir(s.root, path.Dir(r.file()))
+	s.step("snapshot's record is removed")
+	if err := syncDir(s.root, path.Dir(r.file())); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // removeSnapshotDirs removes the folders for snapshots of a volume, as far as nothing is in them.

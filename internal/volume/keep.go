@@ -73,15 +73,20 @@ func (s *Store) unarchiveToTrash(r *record) error {
 	}
 	s.step("directory is in the trash")
 	if err := s.rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
-		return err
+		if _, moved := s.root.Lstat(r.keptIn(trashDir) + ".json"); moved != nil { // by an earlier call, which could not sync that
+			return err
+		}
 	}
 	s.step("record is in the trash")
+	if err := errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir)); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
 	s.trashed = append(s.trashed, r)
 	s.mu.Unlock()
 	s.volumesEmptier.wakeUp()
-	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
+	return nil
 }
 
 // adoptAtOnce is how long an Adopt assigns files before it leaves the rest to the background.
@@ -114,6 +119,9 @@ func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 
 // adoptLocked is Adopt for callers that hold the name's lock.
 func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
+	if err := s.mayChange(spec.Name); err != nil {
+		return Volume{}, err
+	}
 	if err := s.undoAgain(spec.Name); err != nil {
 		return Volume{}, err
 	}
@@ -227,6 +235,10 @@ func (s *Store) forget(r *record) error {
 	if err := s.root.Remove(recordFile(r.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	s.step("record is removed")
+	if err := syncDir(s.root, volumesDir); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	delete(s.records, r.Name)
 	delete(s.projects, r.Project)
@@ -234,7 +246,7 @@ func (s *Store) forget(r *record) error {
 		s.forgetViewLocked(r)
 	}
 	s.mu.Unlock()
-	return syncDir(s.root, volumesDir)
+	return nil
 }
 
 // revive serves a retained volume again.

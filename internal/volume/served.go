@@ -52,6 +52,8 @@ func unservedFinding(r *record) *Finding {
 	}
 	f := &Finding{Volume: r.Name, Path: r.Path, Problem: "it is not served: " + r.unserved.Error(), Fix: "correct that, and restart podnas"}
 	switch {
+	case errors.Is(r.unserved, errHalfDeleted):
+		f.Fix = "delete it again when the disk works; after a restart of podnas it is either deleted or as it was"
 	case errors.Is(r.unserved, errNoView), r.View && errors.Is(r.unserved, errMissing):
 		f.Fix = "bring the " + r.source() + " back from a backup of the disk and restart podnas, or delete the volume"
 	case errors.Is(r.unserved, errMissing):

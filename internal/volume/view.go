@@ -114,11 +114,10 @@ func (s *Store) resumeView(r *record) error {
 func (s *Store) deleteView(r *record) error {
 	if err := s.forget(r); err != nil {
 		if _, gone := s.root.Lstat(recordFile(r.Name)); errors.Is(gone, os.ErrNotExist) {
-			return err
+			return s.halfDeleted(r.Name, err)
 		}
 		return errors.Join(err, s.exportAgain(r))
 	}
-	s.step("record is removed")
 	s.log.Info("volume: deleted, a read-only view", "volume", r.Name, "of", r.source())
 	return nil
 }

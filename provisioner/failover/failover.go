@@ -41,6 +41,9 @@ type Failover struct {
 	Ask func(question string) error
 	// Say tells what happens.
 	Say func(format string, args ...any)
+	// Timeout is how long Run takes at most without the answer of Ask, and again after it: who answers may go to the node first. 0: for
+	// ever.
+	Timeout time.Duration
 
 	// Of the StatefulSet, when it was looked at.
 	number int  // of its pods
@@ -62,19 +65,23 @@ func (e *NobodyError) Error() string {
 // Run fails podnas over, and returns when it serves again. With a *RefusedError, a *NobodyError or the error of Ask nothing is changed;
 // with another error some of it may be done, and the next call goes on.
 func (f *Failover) Run(ctx context.Context) error {
-	s, err := f.look(ctx)
+	looking, stop := f.inTime(ctx)
+	defer stop()
+	s, err := f.look(looking)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	if s.begun {
 		f.Say("A failover from %s was begun before", f.Node)
-		return f.watch(ctx, began)
+		return f.watch(looking, began)
 	}
 	f.tellShared(s)
 	if err := f.sure(s); err != nil {
 		return err
 	}
+	ctx, stop = f.inTime(ctx)
+	defer stop()
 	if err := f.listen(ctx, s, began); err != nil {
 		return err
 	}
@@ -92,6 +99,14 @@ func (f *Failover) Run(ctx context.Context) error {
 		}
 	}
 	return f.watch(ctx, began)
+}
+
+// inTime limits what is done with a context by the Timeout, from now on.
+func (f *Failover) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.Timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, f.Timeout, fmt.Errorf("not within --timeout=%s", f.Timeout))
 }
 
 // tellShared says what a standby has done by itself, and what it leaves.

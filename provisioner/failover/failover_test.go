@@ -384,6 +384,24 @@ func TestNoOtherNode(t *testing.T) {
 	}
 }
 
+// Who is asked may go and look first: the time begins anew with the answer.
+func TestTimeoutAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	f := of(t, w.client())
+	f.Timeout = 300 * time.Millisecond
+	var answered time.Time
+	f.Ask = func(string) error {
+		time.Sleep(f.Timeout + 100*time.Millisecond)
+		answered = time.Now()
+		return nil
+	}
+	err := f.Run(t.Context()) // no next pod comes
+	if err == nil || !strings.Contains(err.Error(), "not within --timeout=300ms") || time.Since(answered) < f.Timeout {
+		t.Errorf("%s after the answer it ends with %v", time.Since(answered), err)
+	}
+}
+
 func TestOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		node *v1.Node

@@ -24,8 +24,6 @@ func statusOf(err error) nfs3.Status {
 		return nfs3.OK
 	case errors.Is(err, vfs.ErrNotSync):
 		return nfs3.ErrNotSync
-	case errors.Is(err, syscall.ENODEV):
-		return nfs3.ErrNoDev
 	case errors.Is(err, syscall.ELOOP): // a symbolic link in the place of something else
 		return nfs3.ErrInval
 	}

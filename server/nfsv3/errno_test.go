@@ -25,7 +25,7 @@ func TestStatusOf(t *testing.T) {
 		{syscall.EACCES, nfs3.ErrAcces},
 		{syscall.EEXIST, nfs3.ErrExist},
 		{syscall.EXDEV, nfs3.ErrXDev},
-		{syscall.ENODEV, nfs3.ErrNoDev},
+		{syscall.ENODEV, nfs3.ErrIO}, // of a disk that may be lost: the reply waits, as that of EIO does
 		{syscall.ENOTDIR, nfs3.ErrNotDir},
 		{syscall.EISDIR, nfs3.ErrIsDir},
 		{syscall.EINVAL, nfs3.ErrInval},

@@ -156,6 +156,7 @@ func TestValues(t *testing.T) {
 		"- key: disk":                         `{"tolerations": [{"key": "disk"}]}`,
 		"nodeAffinity: {}":                    `{"affinity": {"nodeAffinity": {}}}`,
 		"podnas.io/role: active":              `{"ha": {"enabled": true}}`,
+		"kind: PodDisruptionBudget":           `{"ha": {"enabled": true}}`,
 		"priorityClassName: high":             `{"priorityClassName": "high"}`,
 		"value: 5\n":                          `{"priorityClass": {"value": 5}}`,
 		"@sha256:" + digest:                   `{"image": {"digest": "sha256:` + digest + `"}}`,

@@ -64,43 +64,52 @@ func (d *Disk) make(ctx context.Context) error {
 }
 
 // grow makes the file system larger if the disk has become larger, and has the superblock say the size of the file system,
-// by which others find the beat.
+// by which others find the beat. Beats are made meanwhile, behind the larger one: it may take long on a slow disk.
 func (d *Disk) grow() error {
 	room, err := d.device.room()
 	if err != nil {
 		return err
 	}
-	return d.c.move(func() error {
-		has, err := xfs.Size(d.root)
-		if err != nil {
-			return err
-		}
-		to := placeOf(max(room, has))
-		if to == d.device.at && placeOf(has) == to { // it may have been begun by a process that has died since
-			return nil
-		}
-		// The block where the beat was belongs to the larger file system: from here on none is written there. Whoever finds
-		// that beat looks behind the larger one.
-		if placeOf(has) == d.device.at {
-			before := d.c.self
-			before.Growing = true
-			if err := d.device.write(&before); err != nil {
-				return err
-			}
-		}
-		d.device.at = to
-		if err := d.device.write(&d.c.self); err != nil {
-			return err
-		}
-		from, grown, err := xfs.Grow(d.root, room, mib)
-		if err != nil {
-			return err
-		}
-		if grown {
-			d.cfg.Log.Info("shared disk: the file system is larger", "from", from, "bytes", room)
-		}
-		return xfs.WriteBack(d.root)
+	due := false
+	err = d.c.move(func() (err error) {
+		due, err = d.moveBeat(room)
+		return err
 	})
+	if err != nil || !due {
+		return err
+	}
+	from, grown, err := xfs.Grow(d.root, room, mib)
+	if err != nil {
+		return err
+	}
+	if grown {
+		d.cfg.Log.Info("shared disk: the file system is larger", "from", from, "bytes", room)
+	}
+	return xfs.WriteBack(d.root)
+}
+
+// moveBeat has the beat be behind the file system as it is to be, and reports whether the file system, or what the superblock says of it,
+// is not so yet. It is for move.
+func (d *Disk) moveBeat(room int64) (due bool, err error) {
+	has, err := xfs.Size(d.root)
+	if err != nil {
+		return false, err
+	}
+	to := placeOf(max(room, has))
+	if to == d.device.at && placeOf(has) == to { // it may have been begun by a process that has died since
+		return false, nil
+	}
+	// The block where the beat was belongs to the larger file system: from here on none is written there. Whoever finds
+	// that beat looks behind the larger one.
+	if placeOf(has) == d.device.at {
+		before := d.c.self
+		before.Growing = true
+		if err := d.device.write(&before); err != nil {
+			return false, err
+		}
+	}
+	d.device.at = to
+	return true, d.device.write(&d.c.self)
 }
 
 func (d *Disk) unmount() error {

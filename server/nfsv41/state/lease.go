@@ -26,21 +26,22 @@ func (s *State) Expire() (rest bool) {
 // +checklocksignore
 func (s *State) expireClients(now time.Time) (rest bool) {
 	rest = true
+	answering := s.cfg.Answering()
 	s.eachClient(func(c *Client) {
-		s.expireLocked(c, now)
+		s.expireLocked(c, now, answering)
 		rest = rest && c.confirmed && c.settles.IsZero() && c.busy == 0
 	})
 	return rest
 }
 
-// expireLocked does what is due for a client.
+// expireLocked does what is due for a client. answering is that of Config: while clients get no answers, none of them is silent.
 //
 // +checklocks:s.mu
-func (s *State) expireLocked(c *Client, now time.Time) {
+func (s *State) expireLocked(c *Client, now, answering time.Time) {
 	if !c.settles.IsZero() && now.After(c.settles) {
 		s.opens.settle(c)
 	}
-	silent := now.Sub(c.seen)
+	silent := min(now.Sub(c.seen), now.Sub(answering))
 	switch {
 	case c.busy > 0:
 		c.seen = now // a request that takes longer than the lease renews it

@@ -313,11 +313,15 @@ func TestSilentWaiterTakesNothing(t *testing.T) {
 	}
 }
 
-// Courtesy has an end.
+// Courtesy has an end, which does not come while clients get no answers.
 func TestCourtesyEnds(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
 	n.mustOpen("x", 1)
+	w.held = true // the disk is away, for longer than that
+	w.pass(2 * courtesy)
+	w.Expire()
+	w.held, w.answered = false, w.now
 	w.pass(courtesy)
 	w.Expire()
 	if len(w.Snapshot(0).Clients) != 1 {
