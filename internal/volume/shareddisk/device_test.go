@@ -1,12 +1,14 @@
 package shareddisk
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/internal/volume/xfs"
 )
@@ -152,6 +154,32 @@ func TestForeignIsPermanent(t *testing.T) {
 	var permanent permanentError
 	if !errors.As(err, &permanent) {
 		t.Errorf("%v is waited for", err)
+	}
+}
+
+// A disk that the kernel has removed has the size 0, and what is read of it is at its end.
+func TestRemoved(t *testing.T) {
+	d := fakeDisk(t, 400)
+	if err := d.removed(); err != nil {
+		t.Error(err)
+	}
+	if err := d.file.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c := newContender(d, newBeat("podnas-0", ""), nil, func(seen) {})
+	if err := c.take(ctx); !errors.Is(err, errRemoved) {
+		t.Errorf("a standby ends with %v", err)
+	}
+}
+
+// What a storage must be able to do is said of what the storage answers alone.
+func TestStatus(t *testing.T) {
+	for status, says := range map[uintptr]string{0x2: needs, 0x10000: "can't be reached", 0xf0002: "can't be reached"} {
+		if err := statusError("reserve the disk", status); !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), needs) != (says == needs) {
+			t.Errorf("%#x: %v", status, err)
+		}
 	}
 }
 
