@@ -227,6 +227,7 @@ func TestHA(t *testing.T) {
 	step(t, "TargetAwayFor15s", func(t *testing.T) { p.targetAway(t, load) })
 	step(t, "BothKilled", func(t *testing.T) { p.bothKilled(t, load) })
 	step(t, "DevicesRemoved", func(t *testing.T) { p.devicesRemoved(t, load) })
+	step(t, "Damaged", func(t *testing.T) { p.damaged(t, load) })
 	step(t, "Larger", func(t *testing.T) { p.larger(t, load) })
 }
 

@@ -144,7 +144,7 @@ func (d *device) readOnce() (b beat, empty bool, err error) {
 	case ok && b.Making:
 		return b, true, nil
 	case ok:
-		return b, false, permanentError{errors.New("the file system of podnas on it is damaged: its superblock is gone; run xfs_repair while no podnas runs, or restore a backup")}
+		return b, false, permanentError{fmt.Errorf("the file system of podnas on it is damaged: its superblock is gone: %s; or restore a backup", repair(d.path, b.Name))}
 	}
 	return beat{}, true, d.checkEmpty(super)
 }
