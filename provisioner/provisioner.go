@@ -71,7 +71,9 @@ type Provisioner struct {
 	NewDisk bool
 	// NoNFS4 is why the server does not serve NFSv4.1; nil: it does.
 	NoNFS4 error
-	Log    *slog.Logger
+	// WaitBeat returns when the disk is known to have been this process's own after the call, or ctx ends. Nil: nobody else can have it.
+	WaitBeat func(ctx context.Context) error
+	Log      *slog.Logger
 }
 
 // Provision creates the volume of a claim and returns its PersistentVolume. It is
@@ -79,6 +81,11 @@ type Provisioner struct {
 // claim.
 func (p *Provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	pv, err := p.provision(ctx, options)
+	if err != nil {
+		if lost := p.SureOfDisk(ctx); lost != nil {
+			err = lost
+		}
+	}
 	var copying *volume.CopyingError
 	if errors.As(err, &copying) {
 		return nil, controller.ProvisioningInBackground, err
@@ -197,11 +204,29 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 			err = p.Store.Delete(ctx, pv.Name)
 		}
 	}
+	if err != nil {
+		if lost := p.SureOfDisk(ctx); lost != nil {
+			return lost
+		}
+	}
 	if errors.Is(err, volume.ErrNotFound) {
 		p.Log.Info("volume: already deleted", "volume", pv.Name)
 		return nil
 	}
 	return err
+}
+
+// SureOfDisk returns when an error of the store, or that it lacks something, is true of the disk and may be told: a podnas that has lost
+// its disk, and does not know yet, has failures that are not the disk's, and lacks what another podnas has made since. The error is that
+// ctx has ended before.
+func (p *Provisioner) SureOfDisk(ctx context.Context) error {
+	if p.WaitBeat == nil {
+		return nil
+	}
+	if err := p.WaitBeat(ctx); err != nil {
+		return fmt.Errorf("the disk may be lost: %w", err)
+	}
+	return nil
 }
 
 // CheckLeadsTo makes sure that a PersistentVolume belongs to a volume: somebody

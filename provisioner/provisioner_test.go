@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -267,6 +269,34 @@ func TestDelete(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "pvc-1")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("directory: %v", err)
+	}
+}
+
+// A podnas that may have lost its disk tells no error of it, nor that a volume is not there, which another podnas may have made.
+func TestDiskIsLost(t *testing.T) {
+	p, _ := newProvisioner(t)
+	pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Mi")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := pv.DeepCopy()
+	theirs.Name = "pvc-2"
+	tooLarge := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-3", PVC: fixture.Claim("1Ei")}
+	p.WaitBeat = fixture.LostDisk
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Delete(ctx, theirs); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a volume that another podnas may have made is deleted: %v", err)
+	}
+	if _, _, err := p.Provision(ctx, tooLarge); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a claim is told %v", err)
+	}
+	p.WaitBeat = fixture.OwnDisk
+	if err := p.Delete(t.Context(), theirs); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := p.Provision(t.Context(), tooLarge); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a claim is told %v", err)
 	}
 }
 

@@ -141,6 +141,18 @@ func (a *App) diskLost() error {
 	return err
 }
 
+// waitBeat returns when a beat has worked that began after the call, however long that takes, or ctx ends.
+func (a *App) waitBeat(ctx context.Context) error {
+	for a.heartbeat.WaitBeat(ctx.Done()) != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second): // it has been lost for so long that WaitBeat does not wait
+		}
+	}
+	return nil
+}
+
 // openServer makes the server of NFS, and what turns claims into volumes.
 func (a *App) openServer(context.Context) (err error) {
 	cfg := server.Config{
@@ -165,7 +177,7 @@ func (a *App) openServer(context.Context) (err error) {
 	}
 	a.store.ResumeRestores() // before a client can see what is not complete
 	a.info = a.describe()
-	a.volumes = &provisioner.Provisioner{Store: a.store, Name: a.Provisioner, NewDisk: a.NewDisk, NoNFS4: a.noNFS4(a.engine), Log: a.Log}
+	a.volumes = &provisioner.Provisioner{Store: a.store, Name: a.Provisioner, NewDisk: a.NewDisk, NoNFS4: a.noNFS4(a.engine), WaitBeat: a.waitBeat, Log: a.Log}
 	a.claims, err = a.newClaims()
 	return err
 }

@@ -68,8 +68,8 @@ func (a *App) closeExported(disk func() error) error {
 // failedMax is for how long the file system of a shared disk may fail. Its beat is behind the file system, and may work.
 const failedMax = 10 * time.Second
 
-// stayActive returns an error when another podnas has taken the disk, and when the file system has shut down: only a new mount
-// helps then, on this node or on another.
+// stayActive returns an error when another podnas has taken the disk, when the file system has shut down: only a new mount
+// helps then, on this node or on another; and when clients do not find this podnas, and would find another.
 func (a *App) stayActive(ctx context.Context) error {
 	if a.shared == nil {
 		return nil
@@ -88,6 +88,9 @@ func (a *App) stayActive(ctx context.Context) error {
 			return err
 		case <-ticker.C:
 		}
+		if err := a.cutOff(ctx); err != nil {
+			return err
+		}
 		switch err := a.diskLost(); {
 		case !fails(err):
 			failing = time.Time{}
@@ -97,6 +100,23 @@ func (a *App) stayActive(ctx context.Context) error {
 			return fmt.Errorf("shared disk %s: the file system has failed for %s: this process ends, so that it is mounted anew: %w", a.SharedDisk, failedMax, err)
 		}
 	}
+}
+
+// cutOff returns an error if Kubernetes leads nobody to this podnas, for no reason of its own, and a standby is ready.
+func (a *App) cutOff(ctx context.Context) error {
+	if a.active == nil {
+		return nil
+	}
+	why := a.active.CutOff()
+	if why == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if a.diskError() != nil || server.Ping(ctx, a.nfs.Dial, local(a.address()).String()) != nil {
+		return nil // it is not ready by itself, and may be soon
+	}
+	return fmt.Errorf("%w: this process ends, so that the standby serves", why)
 }
 
 // fails reports whether an error of the heartbeat is what a file system says that has failed, and not that the disk does not answer, or

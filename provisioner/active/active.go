@@ -68,10 +68,10 @@ type state struct {
 	renewErr error // of the last renewal
 	labelErr error // of the last look at the pods
 	served   bool  // the pods have been right once
-	// standby is the pod that could take over; empty: there is none, and waits says why.
-	standby string
-	waits   string
-	since   time.Time // since when standby is what it is, or since when podnas is active and that is not known
+	look
+	since time.Time // since when standby is what it is, or since when podnas is active and that is not known
+	// unreadySince is since when each look has found this podnas's own pod unready.
+	unreadySince time.Time
 }
 
 // NewActive returns an Active that does nothing until it runs.
@@ -90,11 +90,11 @@ func (a *Active) Run(ctx context.Context, serves <-chan struct{}) {
 		a.toldLease(err)
 		// Another one that believes to be active may have changed the labels.
 		if leads && err == nil && a.fresh() && (taken || time.Since(a.looked) >= labelPeriod) {
-			standby, waits, err := a.label(ctx)
+			found, err := a.label(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			a.toldLabels(standby, waits, err)
+			a.toldLabels(found, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -174,13 +174,16 @@ func (a *Active) toldLease(err error) {
 }
 
 // toldLabels does the same for a look at the pods.
-func (a *Active) toldLabels(standby, waits string, err error) {
+func (a *Active) toldLabels(found look, err error) {
 	now := time.Now()
 	a.mu.Lock()
 	before := a.state
-	after := state{renewErr: before.renewErr, labelErr: err, served: before.served || err == nil, standby: standby, waits: waits, since: before.since}
+	after := state{renewErr: before.renewErr, labelErr: err, served: before.served || err == nil, look: found, since: before.since, unreadySince: now}
+	if before.unready != "" {
+		after.unreadySince = before.unreadySince
+	}
 	if err != nil { // nothing new is known of the others
-		after.standby, after.waits = before.standby, before.waits
+		after.look = look{standby: before.standby, waits: before.waits}
 	} else if after.standby != before.standby || !before.served {
 		after.since = now
 	}
@@ -200,10 +203,10 @@ func (a *Active) toldLabels(standby, waits string, err error) {
 	if err != nil || after.standby == before.standby && before.served {
 		return
 	}
-	if standby == "" {
-		a.Log.Warn("active: there is no standby", "why", waits)
+	if found.standby == "" {
+		a.Log.Warn("active: there is no standby", "why", found.waits)
 	} else {
-		a.Log.Info("active: there is a standby", "pod", standby)
+		a.Log.Info("active: there is a standby", "pod", found.standby)
 	}
 }
 

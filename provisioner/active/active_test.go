@@ -142,6 +142,52 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// TestCutOff: an active podnas that Kubernetes leads nobody to is known to be cut off after a minute, if another could serve.
+func TestCutOff(t *testing.T) {
+	longAgo := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)) // a bubble of synctest begins a year later
+	ended := func(p *v1.Pod) { p.DeletionTimestamp, p.Finalizers = &longAgo, []string{"a/b"} }
+	for name, tt := range map[string]struct {
+		own     *v1.Pod
+		standby v1.ConditionStatus
+		away    bool   // the API server is, after half a minute
+		says    string // of why it is cut off; empty: it is not
+		finds   bool   // a failure
+	}{
+		"nothing is wrong":                   {own: aPod("podnas-0", RoleActive, v1.ConditionTrue, nil), standby: v1.ConditionTrue},
+		"its kubelet is dead":                {own: aPod("podnas-0", RoleActive, v1.ConditionFalse, nil), standby: v1.ConditionTrue, says: "pod podnas-0 on node node-of-podnas-0 is not ready, so no new", finds: true},
+		"its kubelet does not end it":        {own: aPod("podnas-0", RoleActive, v1.ConditionTrue, ended), standby: v1.ConditionTrue, says: "pod podnas-0 should have ended", finds: true},
+		"its kubelet is dead, and the other": {own: aPod("podnas-0", RoleActive, v1.ConditionFalse, nil), standby: v1.ConditionFalse, finds: true},
+		"the API server is away since":       {own: aPod("podnas-0", RoleActive, v1.ConditionFalse, nil), standby: v1.ConditionTrue, away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				server := newAPI(tt.own, aPod("podnas-1", RoleStandby, tt.standby, nil))
+				a := NewActive(server.config("podnas-0"))
+				go a.Run(ctx, serving())
+				for range 50 {
+					time.Sleep(time.Second)
+					if err := a.CutOff(); err != nil {
+						t.Fatalf("too early: %v", err)
+					}
+				}
+				server.away.Store(tt.away)
+				time.Sleep(30 * time.Second)
+				err := a.CutOff()
+				if (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("it is cut off: %v", err)
+				}
+				if found := a.Findings(); tt.finds != (found[0].Status == doctor.Failed) {
+					t.Errorf("found %+v", found)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
 // TestLabelsLater: the pods are not touched before podnas serves, and labels that somebody changes are set again.
 func TestLabelsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

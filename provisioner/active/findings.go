@@ -1,6 +1,7 @@
 package active
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/podnas/podnas/internal/doctor"
@@ -16,6 +17,19 @@ func (a *Active) HasStandby() bool {
 	return a.state.standby != ""
 }
 
+// CutOff returns why clients do not find this podnas although it serves, if that has been so for a minute, and a standby could serve
+// them: its kubelet has died, as a rule, so Kubernetes takes its pod for unready, or for one that has ended.
+func (a *Active) CutOff() error {
+	a.mu.Lock()
+	s := a.state
+	a.mu.Unlock()
+	if s.labelErr != nil || s.renewErr != nil || s.unready == "" || s.standby == "" || time.Since(s.unreadySince) < patience {
+		return nil
+	}
+	return fmt.Errorf("for Kubernetes, since %s, %s, so no new connection is led to it, while pod %s could serve: look at the kubelet of that node",
+		s.unreadySince.UTC().Format(time.RFC3339), s.unready, s.standby)
+}
+
 // Findings says what keeps clients from this podnas, or another one from taking over.
 func (a *Active) Findings() []doctor.Result {
 	a.mu.Lock()
@@ -25,6 +39,10 @@ func (a *Active) Findings() []doctor.Result {
 	if s.renewErr != nil {
 		found = append(found, doctor.Warn("make sure that podnas's pod can reach the API server, and that deploy/components/ha is applied",
 			"the Lease %s can't be renewed, so a standby may take podnas for dead: %v", a.leaseName(), explain(s.renewErr)))
+	}
+	if s.unready != "" && time.Since(s.unreadySince) >= patience {
+		found = append(found, doctor.Fail("look at the kubelet and the container runtime of that node, and at its disk. With a standby that is ready podnas ends, so that the standby serves",
+			"this podnas serves, but for Kubernetes, since %s, %s: no new connection is led to it", s.unreadySince.UTC().Format(time.RFC3339), s.unready))
 	}
 	switch {
 	case s.labelErr != nil:

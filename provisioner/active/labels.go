@@ -26,21 +26,27 @@ const (
 	nameLabel = "app.kubernetes.io/name"
 )
 
-// label takes the label from all other pods of this podnas, and puts it on this one. It returns the pod of a standby that could take
-// over, or why there is none.
-func (a *Active) label(ctx context.Context) (standby, waits string, err error) {
+// look is what a look at the pods has found.
+type look struct {
+	standby string // the pod that could take over; empty: there is none, and waits says why
+	waits   string
+	unready string // why the Service does not lead to this podnas's own pod, whatever its label; empty: it does
+}
+
+// label takes the label from all other pods of this podnas, and puts it on this one.
+func (a *Active) label(ctx context.Context) (found look, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	own, err := a.Client.pod(ctx, a.Namespace, a.Pod)
 	if err != nil {
-		return "", "", err
+		return look{}, err
 	}
 	if string(own.UID) != a.UID {
-		return "", "", fmt.Errorf("pod %s is another one by now, with the UID %s instead of %s", a.Pod, own.UID, a.UID)
+		return look{}, fmt.Errorf("pod %s is another one by now, with the UID %s instead of %s", a.Pod, own.UID, a.UID)
 	}
 	pods, err := a.Client.podsOf(ctx, a.Namespace, nameLabel+"="+own.Labels[nameLabel])
 	errs := []error{err}
-	waits = "there is no other pod"
+	found = look{waits: "there is no other pod", unready: unfit(own)}
 	for _, pod := range pods {
 		if pod.UID == own.UID {
 			continue
@@ -51,17 +57,17 @@ func (a *Active) label(ctx context.Context) (standby, waits string, err error) {
 				errs = append(errs, err)
 			}
 		}
-		if pod.Labels[RoleLabel] == "" || standby != "" {
+		if pod.Labels[RoleLabel] == "" || found.standby != "" {
 			continue
 		}
-		if waits = unfit(pod); waits == "" {
-			standby = pod.Name
+		if found.waits = unfit(pod); found.waits == "" {
+			found.standby = pod.Name
 		}
 	}
 	if own.Labels[RoleLabel] != RoleActive {
 		errs = append(errs, a.Client.setRole(ctx, own, RoleActive))
 	}
-	return standby, waits, errors.Join(errs...)
+	return found, errors.Join(errs...)
 }
 
 // unfit says why a pod could not take over, or nothing. A standby is ready if it can read the disk.

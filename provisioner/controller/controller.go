@@ -321,7 +321,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	if cfg.Snapshots != nil {
 		snaps = &snapshots.Controller{
 			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
-			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, Log: cfg.Log,
+			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, SureOfDisk: p.SureOfDisk, Log: cfg.Log,
 		}
 		p.Snapshots = snaps
 	}

@@ -146,6 +146,9 @@ func (e *expander) expand(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	}
 	v, err := e.raise(ctx, pv, request)
 	if err != nil {
+		if lost := e.p.SureOfDisk(ctx); lost != nil {
+			return lost
+		}
 		e.events.Eventf(claim, v1.EventTypeWarning, "VolumeResizeFailed", "%v", err)
 		return errors.Join(err, e.tellFailure(ctx, claim, err))
 	}

@@ -251,7 +251,7 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 			}
 		}
 	}
-	if c.quiet {
+	if c.quiet || c.p.SureOfDisk(ctx) != nil {
 		return f
 	}
 	message := f.Problem + ". To do: " + f.Fix

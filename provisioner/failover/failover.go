@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 )
@@ -48,6 +49,8 @@ type Failover struct {
 	// Of the StatefulSet, when it was looked at.
 	number int  // of its pods
 	shared bool // they share one disk: one serves, and another one takes over by itself
+	// was is the UID of the pod on the node; empty: there was none.
+	was types.UID
 }
 
 // RefusedError says why podnas is not failed over, and what to do instead. Nothing is changed, or not any more.

@@ -154,6 +154,12 @@ func TestRefused(t *testing.T) {
 			w.pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/disk"}}
 			w.pv.Spec.NodeAffinity = on("dead", "gone")
 		}, []string{"disk is in node dead", "nodeAffinity"}},
+		"a podnas that tolerates everything":             {tolerates(v1.Toleration{Operator: v1.TolerationOpExists}), []string{"({operator: Exists})", "put on dead again", "edit statefulset/podnas"}},
+		"a podnas that tolerates everything for a while": {tolerates(v1.Toleration{Operator: v1.TolerationOpExists, TolerationSeconds: new(int64)}), []string{"put on dead again"}},
+		"a podnas that tolerates all of the node's taints": {func(w *world) {
+			w.dead.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}, {Key: "warm", Effect: v1.TaintEffectPreferNoSchedule}}
+			tolerates(v1.Toleration{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists}, v1.Toleration{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute})(w)
+		}, []string{"({key: node.kubernetes.io/out-of-service, value: nodeshutdown, effect: NoExecute})"}},
 		"a disk in the node, a folder": {func(w *world) {
 			w.pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}
 		}, []string{"disk is in node dead", "/srv"}},

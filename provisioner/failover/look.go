@@ -65,12 +65,15 @@ func (f *Failover) look(ctx context.Context) (*state, error) {
 		return f.withoutPod(ctx, s, pods, pod)
 	}
 	s.pod, s.serves = pod, pods.serves
+	f.was = pod.UID
 	if node != nil {
 		if s.heard, err = f.dead(s, pod); err != nil {
 			return nil, err
 		}
 	}
-	s.disk, err = f.diskOf(ctx, pod)
+	if s.disk, err = f.diskOf(ctx, pod); err == nil && node != nil {
+		err = f.staysAway(set, node)
+	}
 	return s, err
 }
 

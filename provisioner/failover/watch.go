@@ -77,8 +77,10 @@ func (f *Failover) waitsFor(ctx context.Context) (pods *pods, says string) {
 	switch {
 	case pod == nil:
 		return pods, "the StatefulSet's controller has not made the next pod yet"
-	case pod.Spec.NodeName == f.Node:
+	case pod.Spec.NodeName == f.Node && pod.UID == f.was:
 		return pods, fmt.Sprintf("the pod on %s is not gone yet", f.Node)
+	case pod.Spec.NodeName == f.Node:
+		return pods, fmt.Sprintf("the next pod, %s, was put on %s again: it tolerates the taints there, which 'kubectl -n %s get pod %[1]s -o yaml' shows", pod.Name, f.Node, f.Namespace)
 	case pods.serves != nil:
 		return pods, ""
 	case len(pods.lost) > 0:

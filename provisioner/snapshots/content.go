@@ -100,7 +100,13 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 		return nil
 	}
 	if ct.Spec.DeletionPolicy == policyDelete {
-		if err := s.deleteSnapshot(ctx, ct); err != nil {
+		err := s.deleteSnapshot(ctx, ct)
+		if err != nil {
+			if lost := s.sure(ctx); lost != nil {
+				return lost
+			}
+		}
+		if err != nil && !errors.Is(err, volume.ErrNoSnapshot) && !errors.Is(err, volume.ErrNotFound) {
 			return s.failDeletion(ctx, ct, err)
 		}
 		if ct.Status != nil {
@@ -141,7 +147,7 @@ func (s *session) failDeletion(ctx context.Context, ct *content, why error) erro
 	return why
 }
 
-// deleteSnapshot deletes the snapshot of a content, which may be gone.
+// deleteSnapshot deletes the snapshot of a content. The errors volume.ErrNoSnapshot and volume.ErrNotFound mean that it is gone.
 func (s *session) deleteSnapshot(ctx context.Context, ct *content) error {
 	handle := ct.statusHandle()
 	if handle == "" {
@@ -154,9 +160,5 @@ func (s *session) deleteSnapshot(ctx context.Context, ct *content) error {
 	if err != nil {
 		return err
 	}
-	err = s.Store.DeleteSnapshot(ctx, of[0], of[1])
-	if errors.Is(err, volume.ErrNoSnapshot) || errors.Is(err, volume.ErrNotFound) {
-		return nil
-	}
-	return err
+	return s.Store.DeleteSnapshot(ctx, of[0], of[1])
 }

@@ -67,7 +67,9 @@ type Controller struct {
 	Claims    corelisters.PersistentVolumeClaimLister
 	Volumes   corelisters.PersistentVolumeLister
 	Events    record.EventRecorder
-	Log       *slog.Logger
+	// SureOfDisk is provisioner.Provisioner.SureOfDisk.
+	SureOfDisk func(ctx context.Context) error
+	Log        *slog.Logger
 
 	problems provisioner.Problems // of objects, by their keys
 
@@ -329,6 +331,15 @@ func (s *session) workOn(ctx context.Context, k key) {
 		s.queue.Forget(k)
 		s.waits.Forget(k)
 	}
+}
+
+// sure returns when an error of the store, or that it lacks something, may be told. Else the object is waiting: the next try may be that
+// of the podnas that has the disk.
+func (s *session) sure(ctx context.Context) error {
+	if err := s.SureOfDisk(ctx); err != nil {
+		return waiting{err.Error()}
+	}
+	return nil
 }
 
 // isNew reports whether a problem of an object was not told yet. It logs it then.

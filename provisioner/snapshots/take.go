@@ -227,6 +227,9 @@ func (s *session) deleteContent(ctx context.Context, name string) error {
 
 // fail says in a content why it has no snapshot, and on the VolumeSnapshot. It returns the error.
 func (s *session) fail(ctx context.Context, name string, vs *volumeSnapshot, why error) error {
+	if err := s.sure(ctx); err != nil {
+		return err
+	}
 	k := key{name: name}
 	if !s.isNew(k, why) {
 		return why

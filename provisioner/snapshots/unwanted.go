@@ -69,6 +69,9 @@ func (s *session) deleteUnbound(ctx context.Context, ct *content, u volume.Uncla
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
+	if err := s.sure(ctx); err != nil {
+		return err
+	}
 	s.Log.Info("snapshots: a VolumeSnapshot was deleted before it was bound", "namespace", ct.Spec.Snapshot.Namespace, "name", ct.Spec.Snapshot.Name)
 	return s.deleteContent(ctx, ct.Name)
 }

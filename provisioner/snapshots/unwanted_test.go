@@ -87,7 +87,7 @@ func newCluster(t *testing.T, root string) *cluster {
 	c.must(errors.Join(claims.Add(claim), volumes.Add(pv)))
 	lists := map[schema.GroupVersionResource]string{classResource: "VolumeSnapshotClassList", snapshotResource: "VolumeSnapshotList", contentResource: "VolumeSnapshotContentList"}
 	c.session = (&Controller{
-		Client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists), Store: c.store, Driver: testDriver, Events: c.events,
+		Client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists), Store: c.store, Driver: testDriver, Events: c.events, SureOfDisk: fixture.OwnDisk,
 		Log: slog.New(slog.DiscardHandler), Claims: corelisters.NewPersistentVolumeClaimLister(claims), Volumes: corelisters.NewPersistentVolumeLister(volumes),
 	}).newSession()
 	c.set(c.session)

@@ -61,7 +61,7 @@ func TestDeletionOfAViewedSnapshot(t *testing.T) {
 	lists := map[schema.GroupVersionResource]string{classResource: "VolumeSnapshotClassList", snapshotResource: "VolumeSnapshotList", contentResource: "VolumeSnapshotContentList"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, &unstructured.Unstructured{Object: object})
 	events := record.NewFakeRecorder(100)
-	c := &Controller{Client: client, Store: store, Driver: "podnas.io/nfs", Events: events, Log: slog.New(slog.DiscardHandler)}
+	c := &Controller{Client: client, Store: store, Driver: "podnas.io/nfs", Events: events, SureOfDisk: fixture.OwnDisk, Log: slog.New(slog.DiscardHandler)}
 	s := c.newSession()
 	c.set(s)
 	vs := &volumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "before", UID: "uid"}}

@@ -73,7 +73,7 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer goOn()
+	defer func() { _ = goOn() }()
 	eventually(t, time.Minute, "podnas stands aside", func() bool { return strings.Contains(p.logged(), "this podnas stands aside") })
 	select {
 	case <-p.done:

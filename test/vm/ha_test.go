@@ -40,6 +40,7 @@ type pair struct {
 const (
 	isStandby = "standby"
 	isActive  = "active"
+	takenOver = "another podnas has taken the disk over"
 )
 
 func newPair(t *testing.T, storage *san) *pair {
@@ -164,7 +165,8 @@ func (v *movableNode) signal(which string) {
 	v.mustSh("kill -$1 $(cat /run/podnas.pid)", which)
 }
 
-func (v *movableNode) waitEnded(within time.Duration) {
+// waitEnded waits until podnas on a node ends by itself, and says why.
+func (v *movableNode) waitEnded(within time.Duration, why string) {
 	v.t.Helper()
 	began := time.Now()
 	eventually(v.t, "podnas on "+v.name+" ends by itself", func() bool {
@@ -175,7 +177,7 @@ func (v *movableNode) waitEnded(within time.Duration) {
 	if time.Since(began) > within {
 		v.t.Errorf("podnas on %s has ended after %v", v.name, time.Since(began))
 	}
-	if said := v.said(); !strings.Contains(said, "another podnas has taken the disk over") {
+	if said := v.said(); !strings.Contains(said, why) {
 		v.t.Errorf("podnas on %s does not say why it has ended", v.name)
 	}
 }
@@ -224,6 +226,8 @@ func TestHA(t *testing.T) {
 	step(t, "ClientsCutFor20s", func(t *testing.T) { p.clientsCut(t, load) })
 	step(t, "TargetAwayFor15s", func(t *testing.T) { p.targetAway(t, load) })
 	step(t, "BothKilled", func(t *testing.T) { p.bothKilled(t, load) })
+	step(t, "DevicesRemoved", func(t *testing.T) { p.devicesRemoved(t, load) })
+	step(t, "Damaged", func(t *testing.T) { p.damaged(t, load) })
 	step(t, "Larger", func(t *testing.T) { p.larger(t, load) })
 }
 
@@ -324,7 +328,7 @@ func (p *pair) stopped(t *testing.T, load *moveLoad) {
 	load.check(t, stopped)
 	reader.none(true)
 	active.signal("CONT")
-	active.waitEnded(10 * time.Second)
+	active.waitEnded(10*time.Second, takenOver)
 	if n := reader.count(); n > 0 {
 		t.Errorf("%d answers from a podnas that has lost its disk", n)
 	}
@@ -458,7 +462,7 @@ func (p *pair) storageCut(t *testing.T, load *moveLoad) {
 // node anew.
 func (p *pair) endsSilently(t *testing.T, lost *movableNode, reader *staleReader) {
 	t.Helper()
-	lost.waitEnded(100 * time.Second)
+	lost.waitEnded(100*time.Second, takenOver)
 	if n := reader.count(); n > 0 {
 		t.Errorf("%d answers from a podnas that has lost its disk", n)
 	}
@@ -507,6 +511,35 @@ func (p *pair) targetAway(t *testing.T, load *moveLoad) {
 	p.unchanged(t, load, active)
 }
 
+// devicesRemoved has both kernels remove the disk, as they do when a fabric is away for long. Both podnas end, as the disk is another
+// device when it is back.
+func (p *pair) devicesRemoved(t *testing.T, load *moveLoad) {
+	p.roles(nil)
+	for _, v := range p.nodes {
+		v.mustSh("echo 1 >/sys/block/$(basename $(readlink /run/disk))/device/delete")
+	}
+	removed := time.Now()
+	for _, v := range p.nodes {
+		v.waitEnded(20*time.Second, "this machine has lost the disk")
+		v.disk.detach(v)
+	}
+	p.attachBoth()
+	began := time.Now()
+	p.serveBoth()
+	load.tell(t, began, map[string]time.Time{"the removal": removed, "the start": began})
+	load.check(t, began)
+}
+
+// serveBoth starts both podnas, of which none runs.
+func (p *pair) serveBoth() {
+	p.mu.Lock()
+	clear(p.states)
+	p.mu.Unlock()
+	for _, v := range p.nodes {
+		v.serve()
+	}
+}
+
 // larger ends both, makes the disk larger on a storage that has forgotten all reservations, and starts both.
 func (p *pair) larger(t *testing.T, load *moveLoad) {
 	active, standby := p.roles(nil)
@@ -518,12 +551,7 @@ func (p *pair) larger(t *testing.T, load *moveLoad) {
 	p.san.resize(900)
 	p.attachBoth()
 	began := time.Now()
-	for _, v := range p.nodes {
-		p.mu.Lock()
-		delete(p.states, v)
-		p.mu.Unlock()
-		v.serve()
-	}
+	p.serveBoth()
 	load.tell(t, began, map[string]time.Time{"the start": began})
 	load.check(t, began)
 	now, _ := p.roles(nil)

@@ -27,6 +27,9 @@ var (
 	errConflict = errors.New("reservation conflict")
 	// errMounted means that this machine has the disk mounted, or in use otherwise.
 	errMounted = errors.New("something on this machine has the disk in use")
+	// errRemoved is permanent: a disk that the storage gives the machine again is another device.
+	errRemoved = permanentError{errors.New("this machine has lost the disk (its kernel's log says why), and would know it as a new device: this process ends; " +
+		"if the next one does not find the disk either, delete the pod, so that kubelet maps the disk anew")}
 )
 
 // permanentError is an error that no waiting mends.
@@ -55,6 +58,8 @@ type target interface {
 	unused() error
 	// release is unused, but first unmounts what a process of this machine has left that is gone.
 	release() error
+	// removed returns errRemoved if the machine's kernel has removed the disk.
+	removed() error
 }
 
 // contender is one process that wants the disk. take and begun are called by one goroutine, which then leaves it to run.
@@ -150,6 +155,7 @@ func (c *contender) take(ctx context.Context) error {
 		} else {
 			s.since, s.owner = time.Time{}, time.Time{} // what was not seen proves nothing
 		}
+		err = c.orRemoved(err)
 		var permanent permanentError
 		if errors.As(err, &permanent) {
 			return err
@@ -170,6 +176,16 @@ func (c *contender) take(ctx context.Context) error {
 		case <-time.After(next):
 		}
 	}
+}
+
+// orRemoved returns an error of the disk, or that the machine has the disk no more.
+func (c *contender) orRemoved(err error) error {
+	if err != nil && !errors.Is(err, ErrLost) {
+		if removed := c.target.removed(); removed != nil {
+			return removed
+		}
+	}
+	return err
 }
 
 // errWait is the error of taken while another has the disk.
@@ -258,8 +274,8 @@ func (c *contender) move(how func() error) error {
 	return c.change(func(*beat) {})
 }
 
-// run makes the beats until ctx ends. It returns ErrLost when another has the disk. Other errors of the disk are no reason
-// to end: the heartbeat holds all answers meanwhile.
+// run makes the beats until ctx ends. It returns ErrLost when another has the disk, and errRemoved when the machine has it no more.
+// Other errors of the disk are no reason to end: the heartbeat holds all answers meanwhile.
 func (c *contender) run(ctx context.Context) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -273,7 +289,7 @@ func (c *contender) run(ctx context.Context) error {
 		if err == nil {
 			err = c.change(func(*beat) {})
 		}
-		if errors.Is(err, ErrLost) {
+		if err = c.orRemoved(err); errors.Is(err, ErrLost) || errors.Is(err, errRemoved) {
 			return err
 		}
 	}

@@ -51,6 +51,9 @@ func openDevice(path, mountPoint string) (*device, error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		err = fmt.Errorf("%w: it needs a privileged pod (deploy/overlays/ha)", err)
 	}
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
+		err = fmt.Errorf("%w: %w", err, errRemoved)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +144,7 @@ func (d *device) readOnce() (b beat, empty bool, err error) {
 	case ok && b.Making:
 		return b, true, nil
 	case ok:
-		return b, false, permanentError{errors.New("the file system of podnas on it is damaged: its superblock is gone; run xfs_repair while no podnas runs, or restore a backup")}
+		return b, false, permanentError{fmt.Errorf("the file system of podnas on it is damaged: its superblock is gone: %s; or restore a backup", repair(d.path, b.Name))}
 	}
 	return beat{}, true, d.checkEmpty(super)
 }
@@ -207,6 +210,14 @@ func (d *device) writeAt(b *beat, at int64) error {
 		return fmt.Errorf("write to the disk: %w", err)
 	}
 	return nil
+}
+
+// removed implements target. The kernel gives a disk that it has removed the size 0.
+func (d *device) removed() error {
+	if size, err := d.size(); err != nil || size > 0 {
+		return nil
+	}
+	return errRemoved
 }
 
 // unused implements target. A mount is an exclusive use, as that by a device mapper is.

@@ -1,12 +1,14 @@
 package shareddisk
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/internal/volume/xfs"
 )
@@ -76,7 +78,7 @@ func TestRead(t *testing.T) {
 		{name: "it was made larger, and what was the beat is a file's", super: super("podnas", 350, false), other: map[int64]string{350: "data"}, beats: map[int64]*beat{399: &said}, want: said, at: 399},
 		{name: "its maker has died before it began", beats: map[int64]*beat{399: &making}, want: making, empty: true, at: 399},
 		{name: "its maker has died while it made it", super: super("podnas", 399, true), beats: map[int64]*beat{399: &making}, want: making, empty: true, at: 399},
-		{name: "the superblock is gone", beats: map[int64]*beat{399: &said}, err: "its superblock is gone"},
+		{name: "the superblock is gone", beats: map[int64]*beat{399: &said}, err: "its superblock is gone: stop all podnas, copy the disk if you can, then run xfs_repair DISK on the node of podnas-0, which"},
 		{name: "another's XFS", super: super("data", 300, false), err: `an XFS with the label "data"`},
 		{name: "an XFS without a label", super: super("", 300, false), err: `an XFS with the label ""`},
 		{name: "something at the beginning", other: map[int64]string{0: "LUKS"}, err: "something that is not podnas's"},
@@ -97,7 +99,7 @@ func TestRead(t *testing.T) {
 			}
 			b, empty, err := d.read()
 			if tt.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.err) {
+				if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), d.path, "DISK"), tt.err) {
 					t.Errorf("error %v, want one with %q", err, tt.err)
 				}
 				return
@@ -152,6 +154,32 @@ func TestForeignIsPermanent(t *testing.T) {
 	var permanent permanentError
 	if !errors.As(err, &permanent) {
 		t.Errorf("%v is waited for", err)
+	}
+}
+
+// A disk that the kernel has removed has the size 0, and what is read of it is at its end.
+func TestRemoved(t *testing.T) {
+	d := fakeDisk(t, 400)
+	if err := d.removed(); err != nil {
+		t.Error(err)
+	}
+	if err := d.file.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c := newContender(d, newBeat("podnas-0", ""), nil, func(seen) {})
+	if err := c.take(ctx); !errors.Is(err, errRemoved) {
+		t.Errorf("a standby ends with %v", err)
+	}
+}
+
+// What a storage must be able to do is said of what the storage answers alone.
+func TestStatus(t *testing.T) {
+	for status, says := range map[uintptr]string{0x2: needs, 0x10000: "can't be reached", 0xf0002: "can't be reached"} {
+		if err := statusError("reserve the disk", status); !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), needs) != (says == needs) {
+			t.Errorf("%#x: %v", status, err)
+		}
 	}
 }
 

@@ -27,8 +27,7 @@ func (d *Disk) mount(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	repair := fmt.Sprintf("stop all podnas, copy the disk if you can, then run xfs_repair %s", d.cfg.Device)
-	if d.root, err = xfs.Mount(ctx, d.device.path, d.device.mountPoint, "prjquota", repair, overlay); err != nil {
+	if d.root, err = xfs.Mount(ctx, d.device.path, d.device.mountPoint, "prjquota", repair(d.cfg.Device, d.cfg.Name), overlay); err != nil {
 		return err
 	}
 	if err := d.grow(); err != nil {
@@ -36,6 +35,12 @@ func (d *Disk) mount(ctx context.Context) (err error) {
 	}
 	d.cfg.Log.Info("shared disk: mounted", "disk", d.cfg.Device, "at", d.device.mountPoint)
 	return nil
+}
+
+// repair says how to mend the file system, of which a process has had the disk last. Its reservation stays: the storage refuses the writes
+// of all other nodes.
+func repair(device, last string) string {
+	return fmt.Sprintf("stop all podnas, copy the disk if you can, then run xfs_repair %s on the node of %s, which had the disk last: the storage lets no other node write (in a cluster deploy/components/ha/repair.yaml does it)", device, last)
 }
 
 // make makes the file system. The beat says so meanwhile: if this process dies, the next one begins anew.

@@ -10,6 +10,7 @@ import (
 var (
 	errAway   = errors.New("the storage is away")
 	errKilled = errors.New("the process is gone")
+	errNone   = errors.New("there is no such device")
 )
 
 // model is a disk with persistent reservations as SPC-3 has them, of the type Write Exclusive, Registrants Only, for
@@ -22,6 +23,7 @@ type model struct {
 	over   bool                     // what the file system says: the last process that had it mounted has ended by itself
 	away   bool                     // it answers nobody
 	cut    map[string]bool          // it does not answer this machine
+	gone   map[string]bool          // the kernel of this machine has removed it
 	mounts map[string]*nexus        // by machine whose kernel has it mounted: the process that did it
 	bad    []string                 // what must not happen
 	hung   map[string]chan struct{} // for these machines it hangs until the channel is closed
@@ -29,13 +31,13 @@ type model struct {
 }
 
 func newModel() *model {
-	m := &model{over: true, keys: map[string]uint64{}, cut: map[string]bool{}, hung: map[string]chan struct{}{}, mounts: map[string]*nexus{}}
+	m := &model{over: true, keys: map[string]uint64{}, cut: map[string]bool{}, gone: map[string]bool{}, hung: map[string]chan struct{}{}, mounts: map[string]*nexus{}}
 	return m
 }
 
 // canWrite reports whether the disk takes writes of a nexus.
 func (m *model) canWriteLocked(nexus string) bool {
-	return !m.away && !m.cut[nexus] && (m.holder == "" || m.keys[nexus] != 0)
+	return !m.away && !m.cut[nexus] && !m.gone[nexus] && (m.holder == "" || m.keys[nexus] != 0)
 }
 
 // checkLocked checks that at most one kernel that has the disk mounted can write to it, unless the storage has forgotten
@@ -89,6 +91,8 @@ func (n *nexus) do(what string, call func() error) error {
 		err = errKilled
 	case n.away || n.cut[n.name]:
 		err = errAway
+	case n.gone[n.name]:
+		err = errNone
 	default:
 		err = call()
 		n.checkLocked(n.name + ": " + what)
@@ -175,6 +179,15 @@ func (n *nexus) unused() error {
 	defer n.mu.Unlock()
 	if n.mounts[n.name] != nil {
 		return errMounted
+	}
+	return nil
+}
+
+func (n *nexus) removed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone[n.name] {
+		return errRemoved
 	}
 	return nil
 }

@@ -102,6 +102,14 @@ func reserving[T any](f *os.File, what string, request uintptr, arg *T) error {
 			return errConflict
 		}
 	}
+	return statusError(what, status)
+}
+
+// statusError is of a status that is not 0. Its bits from 16 on are the host's: the command has not reached the storage.
+func statusError(what string, status uintptr) error {
+	if status>>16 != 0 {
+		return fmt.Errorf("%s: the storage can't be reached (status %#x)", what, status)
+	}
 	return fmt.Errorf("%s: the storage answered with status %#x; %s", what, status, needs)
 }
 
@@ -141,7 +149,7 @@ func (d *device) holder() (uint64, error) {
 	case errno != 0:
 		return 0, explainReserving(readingHolder, errno)
 	case status != 0:
-		return 0, fmt.Errorf("%s: the storage answered with status %#x; %s", readingHolder, status, needs)
+		return 0, statusError(readingHolder, status)
 	case h.kind != 0 && h.kind != prRegistrants:
 		return 0, errOtherKind
 	}

@@ -178,14 +178,17 @@ func (d *Disk) Fresh() bool {
 	return worked != nil && time.Since(*worked) < staleLook
 }
 
-// Run returns when another process has the disk, with ErrLost, or when ctx ends.
+// Run returns when another process has the disk, with ErrLost, when the machine has it no more, or when ctx ends.
 func (d *Disk) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-d.ended:
+	}
+	if errors.Is(d.lost, ErrLost) {
 		return fmt.Errorf("shared disk %s: %w: this process ends, and a new one is a standby", d.cfg.Device, d.lost)
 	}
+	return fmt.Errorf("shared disk %s: %w", d.cfg.Device, d.lost)
 }
 
 // Close unmounts the disk, and has the beat say so. Nothing may use its files any more.

@@ -113,6 +113,57 @@ func TestTakeovers(t *testing.T) {
 	}
 }
 
+// A podnas whose machine has lost the disk as a device ends, as its descriptor never leads to the disk again: the next one opens it anew.
+func TestDeviceRemoved(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		active, standby bool // whose machine it is
+	}{{"the active one's", true, false}, {"the standby's", false, true}, {"of both", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 0, 2, true, true)
+				time.Sleep(20 * time.Second)
+				active, standby := w.active(), w.nodes[0]
+				if standby == active {
+					standby = w.nodes[1]
+				}
+				w.remove(active, tt.active)
+				w.remove(standby, tt.standby)
+				time.Sleep(2 * time.Second)
+				for n, lost := range map[*node]bool{active: tt.active, standby: tt.standby} {
+					ended := false
+					select {
+					case <-n.p.ended:
+						ended = true
+					default:
+					}
+					if ended != lost {
+						t.Errorf("podnas on %s has ended: %v", n.name, ended)
+					}
+					w.remove(n, false)
+					if ended {
+						n.start()
+					}
+				}
+				time.Sleep(10 * time.Second)
+				if w.active() == nil {
+					t.Error("nobody is active")
+				}
+				if w.disk.violations() != nil {
+					t.Errorf("%q", w.disk.violations())
+				}
+				w.end()
+			})
+		})
+	}
+}
+
+func (w *world) remove(n *node, gone bool) {
+	w.disk.mu.Lock()
+	defer w.disk.mu.Unlock()
+	w.disk.gone[n.name] = gone
+}
+
 func (w *world) cut(n *node, cut bool) {
 	w.disk.mu.Lock()
 	defer w.disk.mu.Unlock()
