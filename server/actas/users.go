@@ -26,10 +26,13 @@ type Users struct {
 // Thread is a thread that acts as a user. Methods that the kernel must check the user's rights for
 // take one: only Users.As has one of the caller, and AsProcess one of the process. The zero Thread
 // acts as nobody, and those methods panic.
-type Thread struct{ acts bool }
+type Thread struct {
+	acts bool
+	user bool // as a user, and the goroutine is locked to it
+}
 
 // AsProcess returns any goroutine's thread, outside of Users.As: it acts as the process.
-func AsProcess() Thread { return Thread{true} }
+func AsProcess() Thread { return Thread{acts: true} }
 
 // MustAct panics if the thread acts as nobody.
 func (t Thread) MustAct() {
@@ -93,7 +96,7 @@ func (u *Users) As(id *Identity, do func(Thread) error) error {
 	if err := become(id); err != nil {
 		return fmt.Errorf("%w: %v", ErrIdentity, err) // which is no error of a file
 	}
-	return do(Thread{true})
+	return do(Thread{acts: true, user: true})
 }
 
 // leave gives the thread the process's identity again. As long as that fails, which is for want of

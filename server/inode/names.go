@@ -165,11 +165,11 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	if held != nil {
 		defer f.opener.release(held)
 	}
-	return f.change(func() error { return f.link(held, dir, name) }, &f.ID, &dir.ID)
+	return f.change(func() error { return f.link(as, held, dir, name) }, &f.ID, &dir.ID)
 }
 
 // link is Link within the change. held is the file if it stays when it loses its last name, or nil.
-func (f *File) link(held *inode, dir *File, name string) error {
+func (f *File) link(as actas.Thread, held *inode, dir *File, name string) error {
 	if held != nil {
 		held.lastName.Lock()
 		defer held.lastName.Unlock()
@@ -187,12 +187,25 @@ func (f *File) link(held *inode, dir *File, name string) error {
 	}
 	defer room.Release()
 	index := f.Volume.Files.Observe()
-	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
-	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+	if err := f.linkAt(as, dir, name); err != nil {
 		return err
 	}
 	index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
 	return nil
+}
+
+// linkAt is linkat(2) with the caller's rights to the directory. With fs.protected_hardlinks, proc_sys_fs(5), the kernel wants the
+// file's owner, too, where RFC 1813 section 3.3.15 does not. Whatever else it refuses with EPERM, it refuses again.
+func (f *File) linkAt(as actas.Thread, dir *File, name string) error {
+	do := func() error {
+		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
+		return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
+	}
+	err := do()
+	if errors.Is(err, unix.EPERM) {
+		err = as.AsOwner(do)
+	}
+	return err
 }
 
 // settle charges the file's current usage, where the server counts.

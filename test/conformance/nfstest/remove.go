@@ -12,6 +12,7 @@ var removeTests = []test{
 	{"by type", testRemoveByType},
 	{"LINK", testLink},
 	{"LINK refused", testLinkRefused},
+	{"LINK as another user", testLinkOfAnother},
 }
 
 func testRemove(e *env) {
@@ -92,4 +93,28 @@ func testLinkRefused(e *env) {
 	e.refused("LINK of garbage", e.link(pattern(1, 16), e.dir, "new").Status, stale...)
 	e.refused("LINK in garbage", e.link(file, pattern(1, 16), "new").Status, stale...)
 	e.gone(e.dir, "new")
+}
+
+// Section 3.3.15 asks for the rights to the directory, and for none to the file: fs.protected_hardlinks of the server's
+// kernel is for its own users.
+func testLinkOfAnother(e *env) {
+	e.need(FeatureLink)
+	e.need(FeatureIdentity)
+	open, closed, unseen := e.mkdir(e.dir, "open"), e.mkdir(e.dir, "closed"), e.mkdir(e.dir, "unseen")
+	e.setMode(open, 0o777)
+	e.setMode(unseen, 0o776)
+	file := e.create(e.dir, "file")
+	e.setMode(file, 0o600)
+	other := e.as(alice, alice)
+	for name, fh := range map[string]nfs3.FH{"of a file": file, "of a symbolic link": e.symlink(e.dir, "symlink", "to")} {
+		e.ok("LINK "+name, other.link(fh, open, name).Status)
+		if attr := e.attr(fh); attr.Nlink != 2 || attr.UID != 0 {
+			e.Errorf("%s: %d links, owner %d", name, attr.Nlink, attr.UID)
+		}
+		e.refused("LINK over a name", other.link(fh, open, name).Status, nfs3.ErrExist)
+		e.refused("LINK without the right to write", other.link(fh, closed, "new").Status, nfs3.ErrAcces)
+		e.refused("LINK without the right to search", other.link(fh, unseen, "new").Status, nfs3.ErrAcces)
+	}
+	e.refused("READ", other.readRes(file, 0, 1).Status, nfs3.ErrAcces)
+	e.sameNames("of root", e.names(closed), nil)
 }

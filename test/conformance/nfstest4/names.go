@@ -19,6 +19,7 @@ var nameTests = []test{
 	{"remove", testRemove},
 	{"rename", testRename},
 	{"link", testLink},
+	{"link as another user", testLinkOfAnother},
 	{"readlink", testReadlink},
 	{"readdir", testReaddir},
 	{"readdir refused", testReaddirRefused},
@@ -157,6 +158,24 @@ func testLink(e *env) {
 		{"in a file", link2(fh, fh, "x"), is(nfs4.ErrNotDir)},
 		{"in the pseudo root", []op{putfh(fh), savefh(), putrootfh(), link("x")}, is(nfs4.ErrXDev, nfs4.ErrROFS)},
 		{"of the pseudo root", []op{putrootfh(), savefh(), putfh(dir), link("x")}, is(nfs4.ErrIsDir, nfs4.ErrXDev)},
+	})
+}
+
+// Section 18.9 asks for no right to the file: fs.protected_hardlinks of the server's kernel is for its own users.
+func testLinkOfAnother(e *env) {
+	fh := e.file("f", "content")
+	e.setMode(fh, 0o600)
+	dirs := map[uint32]nfs4.FH{}
+	for _, m := range []uint32{0o777, 0o755, 0o776} {
+		dirs[m] = e.fh(putfh(e.dir), mkdir(fmt.Sprint("dir", m)))
+		e.setMode(dirs[m], m)
+	}
+	e.asOther(func(other *client) {
+		other.ok(link2(fh, dirs[0o777], "g")...)
+		other.refused(link2(fh, dirs[0o777], "g"), nfs4.ErrExist)
+		other.refused(link2(fh, dirs[0o755], "g"), nfs4.ErrAccess)
+		other.refused(link2(fh, dirs[0o776], "g"), nfs4.ErrAccess)
+		other.refused([]op{putfh(fh), read(nfs4.Stateid{}, 0, 1)}, nfs4.ErrAccess)
 	})
 }
 
