@@ -4,7 +4,8 @@ import "slices"
 
 // Lock is LOCK, RFC 8881 section 18.10. With ErrDenied it says who has the lock, or
 // will have it: a lock that became free is kept for a moment for the waiter that
-// asked first. ErrDeadlock is for one that would wait for itself. It can wait for the
+// asked first. One that does not wait gets it all the same: it asks whether the lock is free, and nobody knows
+// whether that waiter has been killed meanwhile. ErrDeadlock is for one that would wait for itself. It can wait for the
 // disk, as Open can.
 func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 	r, e := newRange(a.Offset, a.Length, a.Write)
@@ -40,11 +41,11 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		case other.unknown:
 			return Stateid{}, Denied{}, ErrDelay
 		}
-		if w := s.locks.turnOf(o.file, c, owner, r); w != nil && !a.Reclaim {
-			if a.Wait {
+		if a.Wait && !a.Reclaim {
+			if w := s.locks.turnOf(o.file, c, owner, r); w != nil {
 				s.locks.addWaiter(o, owner, r)
+				return Stateid{}, denied(w.open.client, w.owner, w.lockRange), ErrDenied
 			}
-			return Stateid{}, denied(w.open.client, w.owner, w.lockRange), ErrDenied
 		}
 		if l == nil {
 			if !s.sessions.roomForLocks(c, 2) || !s.sessions.roomForOwner(c, len(owner)) {

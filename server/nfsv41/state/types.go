@@ -16,7 +16,7 @@ type Config struct {
 	// Courtesy is how long the state of a silent client is kept while nobody else
 	// wants it; 24 hours if zero.
 	Courtesy time.Duration
-	// FairFor is how long a lock that became free is kept for the waiter that was
+	// FairFor is how long a lock that became free is kept from others that wait for the waiter that was
 	// told so; a second if zero.
 	FairFor time.Duration
 	// Now is the clock; time.Now if nil.

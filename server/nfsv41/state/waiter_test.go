@@ -65,6 +65,26 @@ func TestWaiterAsksAgain(t *testing.T) {
 	}
 }
 
+// Who does not wait gets a lock that is free, also if a waiter was told, which may have been killed. One that has not is told again.
+func TestWaiterOvertaken(t *testing.T) {
+	w, holder, waiter, lock := busyWorld(t)
+	for range 3 {
+		w.free = nil
+		var e state.Error
+		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+		w.want(e, state.OK)
+		if len(w.free) != 1 {
+			t.Fatalf("told %+v", w.free)
+		}
+		w.Told(w.free[0])
+		lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
+		w.want(e, state.OK)
+		_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
+		w.want(e, state.ErrDenied)
+		w.ok()
+	}
+}
+
 // It is not known of a waiter whether it still waits when the next process begins.
 func TestDeadlockRestored(t *testing.T) {
 	w := newWorld(t, state.Limits{})

@@ -21,6 +21,7 @@ var lockTests = []test{
 	{"against a model", testLockModel},
 	{"upgrade", testLockUpgrade},
 	{"blocking", testLockBlocking},
+	{"beside one that waited", testLockAfterWaiter},
 	{"close", testLockClose},
 	{"free stateid", testFreeStateid},
 	{"test stateid", testTestStateid},
@@ -312,6 +313,20 @@ func testLockBlocking(e *env) {
 	l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
 	m.want("LOCK again", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.OK)
 	l.want("LOCK of the first", l.lock(nfs4.LockWriteWait, 0, 10), nfs4.ErrDenied)
+}
+
+// A lock that is free is given to who does not wait, as LOCKT says, though another has waited for it: that may have been killed.
+func testLockAfterWaiter(e *env) {
+	l, m := e.locker(e.client, "l"), e.locker(e.another(), "m")
+	l.want("LOCK", l.lock(nfs4.LockWriteWait, 0, 10), nfs4.OK)
+	m.want("LOCK that may wait", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.ErrDenied)
+	for range 2 {
+		l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
+		l.want("LOCK that does not wait", l.lock(nfs4.LockWrite, 0, 10), nfs4.OK)
+	}
+	m.want("LOCK that may wait", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.ErrDenied)
+	l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
+	m.want("LOCK", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.OK)
 }
 
 // Section 18.2.3: CLOSE releases the locks, or refuses to.
