@@ -170,7 +170,7 @@ func (s *State) checkClient(c *Client) error {
 			locks += 1 + len(l.ranges)
 			ranges += len(l.ranges)
 			bytes += len(l.owner)
-			if l.open != o || s.locks.byNumber[l.number] != l || s.locks.byOwner[lockerKey{o, l.owner}] != l || o.locks[l.at] != l || l.seqid == 0 {
+			if through, _ := s.locks.throughOpen(o, l.owner); l.open != o || s.locks.byNumber[l.number] != l || through != l || o.locks[l.at] != l || l.seqid == 0 {
 				return fmt.Errorf("lock owner %d can't be found", l.number)
 			}
 			for i, r := range l.ranges {
@@ -279,10 +279,9 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 	}
 	for i, l := range lockers {
 		for _, m := range lockers[i+1:] {
-			if l.open.client == m.open.client && l.owner == m.owner {
-				continue
-			}
+			same := l.open.client == m.open.client && l.owner == m.owner // which has locked each byte through one open
 			for _, r := range l.ranges {
+				r.write = r.write || same
 				if firstExcluded(m.ranges, r) != nil {
 					return 0, fmt.Errorf("lock owners %d and %d both have %v", l.number, m.number, r)
 				}

@@ -66,8 +66,8 @@
 //   - No two opens of a file deny what the other does, nor what an OPEN under way has reserved. There is one
 //     open for each client, open owner and file.
 //   - The ranges of a lock owner are in order, do not overlap, and do not touch if
-//     they are of one type. No range that is locked for writing overlaps one of
-//     another owner.
+//     they are of one type. Those that it has through several opens of a file do not
+//     overlap either. No range that is locked for writing overlaps one of another owner.
 //   - A seqid of a stateid goes up by exactly one with each OPEN and OPEN_DOWNGRADE
 //     (of the open's), LOCK and LOCKU (of the lock's) that succeeds, and never is 0.
 //   - A slot's sequence goes up by exactly one with each Sequence that returns a

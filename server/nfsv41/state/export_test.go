@@ -12,6 +12,7 @@ const (
 	SlotBytes    = slotBytes
 	StepWork     = stepWork
 	WaitFor      = waitFor
+	OwnerOpens   = ownerOpens
 )
 
 // Client returns a client that is there. A handler has it from its slot, whose sequence a test would change.

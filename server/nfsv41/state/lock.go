@@ -48,8 +48,13 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			}
 		}
 		if l == nil {
-			if !s.sessions.roomForLocks(c, 2) || !s.sessions.roomForOwner(c, len(owner)) {
-				if again, e := s.makeRoomForLocked(c, usage{locks: 2, ownerBytes: len(owner)}); again || e != OK {
+			more, e := s.locks.moreElsewhere(o, owner, r)
+			if _, opens := s.locks.throughOpen(o, owner); opens >= ownerOpens || e != OK {
+				return Stateid{}, Denied{}, ErrServerFault
+			}
+			more = 2 + max(more, 0)
+			if !s.sessions.roomForLocks(c, more) || !s.sessions.roomForOwner(c, len(owner)) {
+				if again, e := s.makeRoomForLocked(c, usage{locks: more, ownerBytes: len(owner)}); again || e != OK {
 					if e != OK {
 						return Stateid{}, Denied{}, e
 					}
@@ -84,7 +89,7 @@ func (s *State) findForLockLocked(c *Client, a *LockArgs) (o *openState, l *lock
 		if o, e = s.opens.findOpen(c, &a.Stateid, &a.File); e != OK {
 			return nil, nil, e
 		}
-		l = s.locks.byOwner[lockerKey{o, string(a.Owner)}]
+		l, _ = s.locks.throughOpen(o, string(a.Owner))
 	} else {
 		if l, e = s.locks.findLock(c, &a.Stateid, &a.File); e != OK {
 			return nil, nil, e

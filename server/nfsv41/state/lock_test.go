@@ -114,6 +114,67 @@ func TestLockMode(t *testing.T) {
 	w.ok()
 }
 
+// An owner has each byte locked once, through whatever open, also in the log: the last LOCK or LOCKU counts.
+func TestLockThroughOpens(t *testing.T) {
+	w := newWorld(t, state.Limits{Locks: 7})
+	n, other := w.ready("o", 1), w.ready("other", 1)
+	x, y, z := n.mustOpen("x", 1), n.mustOpen("y", 1), other.mustOpen("z", 1)
+	first, _, e := n.lock(x, "l", 1, true, 0, 100)
+	w.want(e, state.OK)
+	second, _, e := n.lock(y, "l", 1, false, 10, 10) // what the first has is in two parts now
+	w.want(e, state.OK)
+	w.ok()
+	_, _, e = other.lock(z, "l", 1, false, 10, 10)
+	w.want(e, state.OK)
+	_, _, e = other.lock(z, "l", 1, false, 20, 1)
+	w.want(e, state.ErrDenied)
+	if second, e = w.Unlock(n.c, second, file1(1), 30, 10); e != state.OK || second.Seqid != 2 {
+		t.Fatal(second, e)
+	}
+	w.ok()
+	if n := w.Counts(); n.Locks != 5 {
+		t.Errorf("%d ranges", n.Locks)
+	}
+	// A part more would be more than the client may have, and nothing has changed.
+	second, e = w.Unlock(n.c, second, file1(1), 50, 1)
+	w.want(e, state.OK)
+	_, e = w.Unlock(n.c, second, file1(1), 60, 1)
+	w.want(e, state.ErrServerFault)
+	_, _, e = n.lock(n.mustOpen("third", 1), "l", 1, true, 70, 1)
+	w.want(e, state.ErrServerFault)
+	w.ok()
+	w.dies()
+	n.again()
+	w.ok()
+	first, e = w.Unlock(n.c, first, file1(1), 0, toEOF)
+	w.want(e, state.OK)
+	if n := w.Counts(); n.Locks != 1 {
+		t.Errorf("%d ranges are left", n.Locks)
+	}
+	w.want(w.FreeStateid(n.c, first), state.OK)
+	_, e = w.Unlock(n.c, state.Stateid{Other: second.Other}, file1(1), 0, toEOF)
+	w.want(e, state.OK)
+	w.ok()
+}
+
+// An owner locks a file through some opens at most, or each of its calls would look at all of them.
+func TestLockThroughTooManyOpens(t *testing.T) {
+	w := newWorld(t, state.Limits{})
+	n := w.ready("o", 1)
+	for i := range 100 {
+		want := state.OK
+		if i >= state.OwnerOpens {
+			want = state.ErrServerFault
+		}
+		_, _, e := n.lock(n.mustOpen(fmt.Sprint(i), 1), "l", 1, true, 0, 100)
+		w.want(e, want)
+	}
+	w.ok()
+	if n := w.Counts(); n.Locks != 1 {
+		t.Errorf("%d ranges", n.Locks)
+	}
+}
+
 // Who waits is told when the lock is free, in the order of the requests, and nobody else that waits
 // overtakes until Config.FairFor is over.
 func TestWaiters(t *testing.T) {

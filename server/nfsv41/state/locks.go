@@ -9,8 +9,8 @@ type locks struct {
 	log      *stateLog
 
 	byNumber map[uint64]*lockOwner
-	byOwner  map[lockerKey]*lockOwner
-	ranges   int // of all lock owners
+	byOwner  map[lockerKey]*lockOwner // the first of an owner; lockOwner.next is the next
+	ranges   int                      // of all lock owners
 
 	waiters  map[waiterKey]*waiter
 	waiting  []*file // files that have waiters
@@ -32,6 +32,9 @@ const (
 	silentMax = 256
 	ownMax    = 4096
 )
+
+// ownerOpens is through how many opens of a file one owner can lock. Linux has an owner for each open.
+const ownerOpens = 64
 
 // conflict is what is in the way of a lock.
 type conflict struct {
@@ -84,10 +87,22 @@ func (t *locks) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error)
 	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
 }
 
+// throughOpen returns the lock owner of an open, or nil, and through how many opens of the file the owner has any.
+func (t *locks) throughOpen(o *openState, owner string) (l *lockOwner, opens int) {
+	for of := t.byOwner[lockerKey{o.client, o.file, owner}]; of != nil; of = of.next {
+		if opens++; of.open == o {
+			l = of
+		}
+	}
+	t.steps += opens
+	return l, opens
+}
+
 func (t *locks) addLockOwner(o *openState, number uint64, owner string) *lockOwner {
-	l := &lockOwner{number: number, open: o, at: len(o.locks), owner: owner, gen: o.gen}
+	key := lockerKey{o.client, o.file, owner}
+	l := &lockOwner{number: number, open: o, at: len(o.locks), next: t.byOwner[key], owner: owner, gen: o.gen}
 	t.byNumber[l.number] = l
-	t.byOwner[lockerKey{o, owner}] = l
+	t.byOwner[key] = l
 	o.locks = append(o.locks, l)
 	o.file.lockers++
 	t.sessions.use(o.client, usage{locks: 1, ownerBytes: len(owner)})
@@ -103,16 +118,64 @@ func (t *locks) removeLockOwner(l *lockOwner) {
 	o.locks = o.locks[:len(o.locks)-1]
 	o.file.lockers--
 	delete(t.byNumber, l.number)
-	delete(t.byOwner, lockerKey{o, l.owner})
+	t.unlink(l)
 	t.sessions.use(o.client, usage{locks: -1, ownerBytes: -len(l.owner)})
 }
 
-// changeRanges sets or clears r, unless the client would have too many.
+// unlink removes a lock owner from those of its name.
+func (t *locks) unlink(l *lockOwner) {
+	key := lockerKey{l.open.client, l.open.file, l.owner}
+	first := t.byOwner[key]
+	if first == l {
+		if t.byOwner[key] = l.next; l.next == nil {
+			delete(t.byOwner, key)
+		}
+		return
+	}
+	before := first
+	for before.next != l {
+		before = before.next
+		t.steps++
+	}
+	before.next = l.next
+}
+
+// moreElsewhere returns how many ranges more there are if the owner's locks of r through other opens than o are gone.
+func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int, e Error) {
+	for l := t.byOwner[lockerKey{o.client, o.file, owner}]; l != nil; l = l.next {
+		t.steps++
+		if l.open == o || l.open.void() {
+			continue
+		}
+		change := clearRange(l.ranges, r)
+		n := change.more()
+		if n > 0 && len(l.ranges)+n > t.cfg.Limits.Ranges {
+			return 0, ErrServerFault
+		}
+		more += n
+	}
+	return more, OK
+}
+
+// changeRanges sets or clears r, unless the client would have too many. What the owner has of it through other opens is gone.
 func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) Error {
 	e := change(l.ranges, r)
-	more := e.more()
-	if more > 0 && (!t.sessions.roomForLocks(l.open.client, more) || len(l.ranges)+more > t.cfg.Limits.Ranges) {
+	elsewhere, err := t.moreElsewhere(l.open, l.owner, r)
+	if err != OK {
+		return err
+	}
+	own := e.more()
+	if more := own + elsewhere; more > 0 && !t.sessions.roomForLocks(l.open.client, more) || own > 0 && len(l.ranges)+own > t.cfg.Limits.Ranges {
 		return ErrServerFault
+	}
+	for other := t.byOwner[lockerKey{l.open.client, l.open.file, l.owner}]; other != nil; other = other.next {
+		if other == l || other.open.void() {
+			continue
+		}
+		if e := clearRange(other.ranges, r); e.from < e.to {
+			t.edit(other, e)
+			t.logRange(other, r, false)
+		}
 	}
 	t.edit(l, e)
 	return OK

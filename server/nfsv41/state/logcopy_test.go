@@ -24,10 +24,10 @@ func TestLogReplaced(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	for i := range 1000 {
-		id := n.mustOpen(fmt.Sprint("o", i), i%3)
-		_, _, e := n.lock(id, "\x00l", i%3, i%2 == 0, uint64(4*i), 2)
+		id, owner := n.mustOpen(fmt.Sprint("o", i), i%3), fmt.Sprintf("\x00%d", i/100)
+		_, _, e := n.lock(id, owner, i%3, i%2 == 0, uint64(4*i), 2)
 		w.want(e, state.OK)
-		_, _, e = n.lock(id, "\x00l", i%3, false, toEOF-uint64(4*i)-8, 2)
+		_, _, e = n.lock(id, owner, i%3, false, toEOF-uint64(4*i)-8, 2)
 		w.want(e, state.OK)
 	}
 	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)

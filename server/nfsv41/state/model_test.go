@@ -345,12 +345,24 @@ func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim
 		l = &mLocks{open: o, owner: owner}
 		o.locks = append(o.locks, l)
 	}
+	m.set(l, i, j, cell)
+	return l, state.OK
+}
+
+// set is what LOCK, or with 0 LOCKU, does to the owner's cells, through whatever open it has them.
+func (m *model) set(l *mLocks, i, j int, cell byte) {
+	for _, o := range m.opens {
+		for _, other := range o.locks {
+			for k := i; k <= j && o.client == l.open.client && o.file == l.open.file && other.owner == l.owner; k++ {
+				other.cells[k] = 0
+			}
+		}
+	}
 	for k := i; k <= j; k++ {
 		l.cells[k] = cell
 	}
 	l.id.Seqid++
 	l.uncertain = false
-	return l, state.OK
 }
 
 func (m *model) endGrace() {

@@ -344,12 +344,13 @@ func validShare(access, deny Access) bool {
 }
 
 // lockOwner is what a lock owner has locked through one open: lock_owner4 and its
-// lock stateid. The same owner may have another through another open of the client;
-// they do not exclude each other.
+// lock stateid. The same owner may have others through other opens of the client, of which it has locked each byte
+// through one: RFC 8881 section 9.5.
 type lockOwner struct {
 	number uint64 // of its stateid
 	open   *openState
-	at     int // in openState.locks
+	at     int        // in openState.locks
+	next   *lockOwner // of this owner, through another open of the file
 	owner  string
 	ranges []lockRange // in order, apart; file.locked has them, too
 	seqid  uint32
@@ -358,10 +359,11 @@ type lockOwner struct {
 	gen       uint32 // see logCopy
 }
 
-// lockerKey finds a lock owner.
+// lockerKey finds what an owner has locked of a file, through all opens.
 type lockerKey struct {
-	open  *openState
-	owner string
+	client *Client
+	file   *file
+	owner  string
 }
 
 // isOf reports whether it is the lock owner of this name.

@@ -351,11 +351,7 @@ func (r *runner) opUnlock(c *state.Client, mc *mClient) {
 		want = bad
 	}
 	if want == state.OK {
-		for k := i; k <= j; k++ {
-			l.cells[k] = 0
-		}
-		l.id.Seqid++
-		l.uncertain = false
+		r.m.set(l, i, j, 0)
 	}
 	got, e := r.Unlock(c, id, file1(f), offset, length)
 	r.same("unlock", e, want)

@@ -248,11 +248,15 @@ func (p *Replay) open(r *openRecord) error {
 func (p *Replay) lockOwner(open, number uint64, owner []byte, seqid uint32) (*lockOwner, error) {
 	s := p.s
 	o, l := s.opens.byNumber[open], s.locks.byNumber[number]
+	var known *lockOwner
+	if o != nil && l == nil {
+		known, _ = s.locks.throughOpen(o, string(owner))
+	}
 	switch {
 	case o == nil, !isLock(number), seqid == 0, l != nil && (l.open != o || l.owner != string(owner)):
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
 	case l != nil:
-	case s.locks.byOwner[lockerKey{o, string(owner)}] != nil:
+	case known != nil:
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
 	default:
 		l = s.locks.addLockOwner(o, number, string(owner))
