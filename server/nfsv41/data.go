@@ -121,7 +121,11 @@ func (c *compound) read() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.space(readHead, int(min(args.Count, ioMax)))
+	n := min(int(min(args.Count, ioMax)), c.sessionRoom(readHead))
+	if n == 0 && args.Count > 0 {
+		return nil, statusError(nfs4.ErrRepTooBig)
+	}
+	p, err := c.space(readHead, n)
 	if err != nil {
 		return nil, err
 	}

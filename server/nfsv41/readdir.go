@@ -58,7 +58,8 @@ func (c *compound) readdir(args *nfs4.ReaddirArgs) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{args: args, Listing: vfs.Listing{Max: statusSize + int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
+	asked := statusSize + int(min(args.MaxCount, vfs.ListMax))
+	l := &lister{args: args, Listing: vfs.Listing{Max: min(asked, c.sessionRoom(opSize)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
 	if args.DirCount == 0 { // a hint that the client does not give
 		l.DirMax = vfs.ListMax
 	}
@@ -68,16 +69,18 @@ func (c *compound) readdir(args *nfs4.ReaddirArgs) (result, error) {
 	}
 	l.Max = min(l.Max, cap(space))
 	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(space[:0])
-	if len(l.Bytes)+vfs.ListTail > l.Max {
-		return nil, vfs.ErrTooSmall
-	}
-	if dir == nil {
+	switch {
+	case len(l.Bytes)+vfs.ListTail > l.Max:
+		err = vfs.ErrTooSmall
+	case dir == nil:
 		err = c.listPseudo(l)
-	} else {
-		if !dir.Attr.IsDir() {
-			return nil, syscall.ENOTDIR
-		}
+	case !dir.Attr.IsDir():
+		err = syscall.ENOTDIR
+	default:
 		err = c.list(dir, l)
+	}
+	if errors.Is(err, vfs.ErrTooSmall) && l.Max < asked { // it is the reply that is too small
+		err = statusError(nfs4.ErrRepTooBig)
 	}
 	if err != nil {
 		return nil, err

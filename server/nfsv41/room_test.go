@@ -187,7 +187,11 @@ func TestRepliesThatAreTooBig(t *testing.T) {
 		"READDIR":  {Num: nfs4.OpReaddir, Args: &nfs4.ReaddirArgs{DirCount: 1 << 20, MaxCount: 1 << 20}},
 		"READLINK": {Num: nfs4.OpReadlink},
 	} {
-		results, status := c.try(c.compound(name, false, putfh(l.handle), operation{Num: nfs4.OpTestStateid, Args: &nfs4.TestStateidArgs{}}, read(1<<20-2048), last))
+		ops := []operation{putfh(l.handle), {Num: nfs4.OpTestStateid, Args: &nfs4.TestStateidArgs{}}, read(1<<20 - 2048)}
+		if name == "READ" { // which reads less as long as there is some room
+			ops = append(ops, last)
+		}
+		results, status := c.try(c.compound(name, false, append(ops, last)...))
 		d := xdr.NewDecoder(results[len(results)-8:])
 		want := map[string]nfs4.Status{"READ": nfs4.ErrRepTooBig, "READDIR": nfs4.ErrNotDir, "READLINK": nfs4.ErrWrongType}[name]
 		if op, s := nfs4.OpNum(d.Uint32()), nfs4.Status(d.Uint32()); status != want || op != last.Num || s != status {

@@ -2,6 +2,7 @@ package nfsv41
 
 import (
 	"hash/crc32"
+	"math"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
@@ -204,6 +205,15 @@ func (c *compound) admit() error {
 		return statusError(nfs4.ErrAccess)
 	}
 	return nil
+}
+
+// sessionRoom is how much data a result can have after its head, such that the reply is no larger than the session may have it.
+func (c *compound) sessionRoom(head int) int {
+	if c.on.slot == nil {
+		return math.MaxInt32
+	}
+	const alignment = 4
+	return max(0, int(c.on.slot.Fore().MaxResponse)-c.size(head)) / alignment * alignment
 }
 
 // exchangeID: section 18.35.

@@ -32,6 +32,7 @@ var sessionTests = []test{
 	{"slots", testSlots},
 	{"sequence wraps", testNoWrap},
 	{"sizes", testSizes},
+	{"less than was asked for", testLessThanAsked},
 	{"bind connection", testBindConn},
 	{"destroy session", testDestroySession},
 	{"destroy client", testDestroyClientID},
@@ -483,6 +484,40 @@ func testSizes(e *env) {
 		e.Errorf("READ that is not to be cached: %v", r.status)
 	}
 	e.ok(putrootfh())
+}
+
+// Sections 18.22.3 and 18.23.3: READ and READDIR may have less than was asked for, so they have what the session's replies hold.
+func testLessThanAsked(e *env) {
+	const most = 2047
+	content := strings.Repeat("content", 1000)
+	fh := e.file("f", content)
+	dir := e.fh(putfh(e.dir), mkdir("dir"))
+	for i := range 100 {
+		e.ok(putfh(dir), mkdir(fmt.Sprint(i, strings.Repeat("x", 50))))
+	}
+	args := e.createSessionArgs()
+	args.Fore.MaxResponseSize, args.Fore.MaxResponseSizeCached = most, most
+	e.createSession(args)
+	got := ""
+	for len(got) < len(content) {
+		r := e.ok(putfh(fh), read(nfs4.Stateid{}, uint64(len(got)), 1<<20))
+		res := get[nfs4.ReadRes](e, r)
+		if len(r.bytes) > most || len(res.Data) == 0 || res.EOF != (len(got)+len(res.Data) == len(content)) {
+			e.Fatalf("READ at %d: a reply of %d bytes, %d of data, eof %v", len(got), len(r.bytes), len(res.Data), res.EOF)
+		}
+		got += string(res.Data)
+	}
+	if got != content {
+		e.Error("the content is another")
+	}
+	listed := e.list(dir, nfs4.ReaddirArgs{DirCount: 1 << 20, MaxCount: 1 << 20, Request: nfs4.BitmapOf(nfs4.AttrFileID, nfs4.AttrOwner)})
+	if len(listed) != 100 {
+		e.Errorf("%d entries", len(listed))
+	}
+	// An operation that follows finds room for its error.
+	if r := e.do(putfh(fh), read(nfs4.Stateid{}, 0, 1<<20), getattrs(nfs4.AttrSize)); len(r.bytes) > most {
+		e.Errorf("a reply of %d bytes", len(r.bytes))
+	}
 }
 
 // Section 18.34.
