@@ -103,7 +103,7 @@ func (a *SymlinkArgs) Append(b []byte) []byte {
 func (a *SymlinkArgs) Decode(d *xdr.Decoder) {
 	a.Where.Decode(d)
 	a.Attr.decode(d)
-	a.Path = d.Opaque(MaxPath)
+	a.Path = d.Opaque(MaxData)
 }
 
 // SymlinkRes is SYMLINK3res.

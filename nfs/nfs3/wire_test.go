@@ -159,7 +159,7 @@ func TestDecodeLimits(t *testing.T) {
 		{"name", &LookupArgs{Name: longPath}, xdr.ErrTooLong},
 		{"second name", &RenameArgs{To: DirOpArgs{Name: longPath}}, xdr.ErrTooLong},
 		{"link's handle", &LinkArgs{File: longFH}, xdr.ErrTooLong},
-		{"symlink's path", &SymlinkArgs{Path: longPath}, xdr.ErrTooLong},
+		{"symlink's path", &SymlinkArgs{Path: make([]byte, MaxData+1)}, xdr.ErrTooLong},
 		{"read link", &ReadlinkRes{Path: longPath}, xdr.ErrTooLong},
 		{"written data", &WriteArgs{Data: make([]byte, MaxData+1)}, xdr.ErrTooLong},
 		{"read data", &ReadRes{Data: make([]byte, MaxData+1)}, xdr.ErrTooLong},

@@ -30,7 +30,8 @@ const (
 	// MaxName is the longest name of a directory entry. A longer one is decoded, up
 	// to MaxPath, for a reply of ErrNameTooLong.
 	MaxName = 255
-	// MaxPath is the longest symbolic link, Linux's PATH_MAX.
+	// MaxPath is the longest symbolic link, Linux's PATH_MAX. A longer one in CREATE is decoded,
+	// up to MaxData, for a reply of ErrNameTooLong.
 	MaxPath = 4096
 	// MaxData is the maximum data of READ and WRITE.
 	MaxData = 4 << 20

@@ -127,7 +127,7 @@ func (a *CreateArgs) Decode(d *xdr.Decoder) {
 	*a = CreateArgs{Type: FType(d.Uint32())}
 	switch a.Type {
 	case TypeLnk:
-		a.Link = d.Opaque(MaxPath)
+		a.Link = d.Opaque(MaxData)
 	case TypeBlk, TypeChr:
 		a.Spec = decodeSpecData(d)
 	}

@@ -170,7 +170,7 @@ func TestDecodeLimits(t *testing.T) {
 		{"handle among attributes", &GetattrRes{Attr: Attrs{Mask: BitmapOf(AttrFilehandle), Filehandle: longFH}}, xdr.ErrTooLong},
 		{"name", &LookupArgs{Name: longPath}, xdr.ErrTooLong},
 		{"second name", &RenameArgs{NewName: longPath}, xdr.ErrTooLong},
-		{"symlink's path", &CreateArgs{Type: TypeLnk, Link: longPath}, xdr.ErrTooLong},
+		{"symlink's path", &CreateArgs{Type: TypeLnk, Link: make([]byte, MaxData+1)}, xdr.ErrTooLong},
 		{"read link", &ReadlinkRes{Link: longPath}, xdr.ErrTooLong},
 		{"entry's name", &ReaddirRes{Entries: []Entry{{Name: longPath}}}, xdr.ErrTooLong},
 		{"opened name", &OpenArgs{Name: longPath}, xdr.ErrTooLong},

@@ -2,6 +2,7 @@ package nfstest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/podnas/podnas/nfs/nfs3"
 )
@@ -150,6 +151,10 @@ func testSymlink(e *env) {
 	if res := e.symlinkRes(e.dir, "empty", ""); res.Status == nfs3.OK {
 		e.Error("SYMLINK to an empty path succeeded")
 	}
+	for _, n := range []int{4096, 4097, 100_000} {
+		e.refused("SYMLINK to a path that is too long", e.symlinkRes(e.dir, "long", strings.Repeat("x", n)).Status, nfs3.ErrNameTooLong)
+	}
+	e.gone(e.dir, "long")
 }
 
 func testMknod(e *env) {

@@ -189,6 +189,9 @@ func testReadlink(e *env) {
 		}
 		e.as(1000, 1000).ok(putfh(e.dir), lookup(name), readlink())
 	}
+	for _, n := range []int{4096, 4097, 100_000} {
+		e.refused([]op{putfh(e.dir), symlink("long", strings.Repeat("x", n))}, nfs4.ErrNameTooLong)
+	}
 	e.refused([]op{putfh(e.dir), readlink()}, nfs4.ErrWrongType, nfs4.ErrInval)
 	e.refused([]op{putfh(e.file("f", "")), readlink()}, nfs4.ErrWrongType, nfs4.ErrInval)
 }
