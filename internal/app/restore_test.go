@@ -45,6 +45,7 @@ type faulty struct {
 
 func (f faulty) RestoreSnapshot(ctx context.Context, v volume.Volume, name string, p *volume.RestoreProgress) error {
 	if f.disk.fault != nil {
+		p.Changed.Store(true)
 		return f.disk.fault(ctx)
 	}
 	return f.exporter.RestoreSnapshot(ctx, v, name, p)

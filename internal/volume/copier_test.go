@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,10 +110,15 @@ func (c *copier) isHeld(volume string) bool {
 	return c.held[volume] == 1
 }
 
+// errBefore is of a restore that has changed nothing.
+var errBefore = errors.New("the snapshot can't be read")
+
 // RestoreSnapshot makes what the snapshot has of the volume again, by copying it.
 func (c *copier) RestoreSnapshot(ctx context.Context, v Volume, name string, p *RestoreProgress) error {
 	if c.restored != nil {
-		if err := c.restored(ctx); err != nil {
+		err := c.restored(ctx)
+		p.Changed.Store(!errors.Is(err, errBefore))
+		if err != nil {
 			return err
 		}
 	}

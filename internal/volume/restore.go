@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/quota"
 )
 
@@ -28,6 +27,7 @@ import (
 type RestoreProgress struct {
 	Files   atomic.Int64 // entries of the snapshot that are in place, of any type
 	Removed atomic.Int64 // entries that the snapshot does not have
+	Changed atomic.Bool  // the volume may have a part of the snapshot
 }
 
 // Restore is a restore of a volume.
@@ -329,7 +329,7 @@ func (s *Store) restore(ctx context.Context, r *restoring) (err error) {
 	if ctx.Err() != nil { // who has ended it sees to the limit and the record, or the next start
 		return context.Cause(ctx)
 	}
-	if first && errors.Is(err, tree.ErrTooDeep) { // which is known before anything changes
+	if first && err != nil && !r.progress.Changed.Load() {
 		return errors.Join(err, s.undoBegin(ctx, r))
 	}
 	if err == nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/internal/tree"
 	"github.com/podnas/podnas/quota"
 )
 
@@ -295,7 +294,7 @@ func TestOpenedBeforeHold(t *testing.T) {
 
 // A snapshot that can't be restored, as is known before anything has changed, leaves the volume as it was, but not one that is half
 // restored already.
-func TestRestoreTooDeep(t *testing.T) {
+func TestRestoreRefusedBeforeChanges(t *testing.T) {
 	root := t.TempDir()
 	s, server := openWith(t, root)
 	makeVolume(Spec{Name: "v", Size: 1 << 20})(t, s, root)
@@ -309,7 +308,7 @@ func TestRestoreTooDeep(t *testing.T) {
 		}
 		return err
 	}
-	if err := restore(tree.ErrTooDeep); !strings.Contains(err.Error(), "nothing has changed") {
+	if err := restore(errBefore); !strings.Contains(err.Error(), "nothing has changed") {
 		t.Error(err)
 	}
 	to, safety := recordedRestore(t, root)
@@ -317,7 +316,7 @@ func TestRestoreTooDeep(t *testing.T) {
 		t.Errorf("it is restored to %q, with %q; there are %v; clients wait: %v", to, safety, names, server.isHeld("v"))
 	}
 	_ = restore(errors.New("the disk is broken"))
-	if err := restore(tree.ErrTooDeep); !strings.Contains(err.Error(), "a part of what it was") || !server.isHeld("v") {
+	if err := restore(errBefore); !strings.Contains(err.Error(), "a part of what it was") || !server.isHeld("v") {
 		t.Errorf("%v; clients wait: %v", err, server.isHeld("v"))
 	}
 }

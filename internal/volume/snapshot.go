@@ -74,7 +74,7 @@ type Snapshotter interface {
 	HoldVolume(ctx context.Context, v Volume) (release func(), err error)
 	// RestoreSnapshot makes the files of an exported volume those of one of the snapshots that it shows. The volume is held, and
 	// the server, if it counts, refuses nothing for the volume's limit meanwhile. After an error, which is ctx's if ctx has ended, a part is
-	// done, and it can be called again.
+	// done if the progress says Changed, and it can be called again.
 	RestoreSnapshot(ctx context.Context, v Volume, name string, p *RestoreProgress) error
 	// OpenFiles returns how many files of a volume clients have open, as far as they tell.
 	OpenFiles(v Volume) int

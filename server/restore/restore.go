@@ -25,13 +25,14 @@ import (
 type Progress struct {
 	Files   atomic.Int64 // entries of the snapshot that are in place, of any type
 	Removed atomic.Int64 // entries that the snapshot does not have
+	Changed atomic.Bool  // the volume may have a part of the snapshot
 }
 
 // Run makes the files of a volume those of the snapshot with a name. The caller holds the volume, see
 // snapshot.Volume.Hold, and has lifted its limit: for a while there may be what was there, and what comes. Run waits for what is not known
-// yet, and for room that the disk gives. When Run returns nil, all is on the disk. After an error, a part is done, and Run can be called
-// again. The error is fs.ErrNotExist if there is no such snapshot, ctx's if it has ended, and tree.ErrTooDeep, before anything is
-// changed, for a snapshot that a copy refuses, too.
+// yet, and for room that the disk gives. When Run returns nil, all is on the disk. After an error, a part is done if the progress says
+// Changed, and Run can be called again. The error is fs.ErrNotExist if there is no such snapshot, ctx's if it has ended, and tree.ErrTooDeep,
+// before anything is changed, for a snapshot that a copy refuses, too.
 func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p *Progress) error {
 	shown := v.Shown()
 	if shown == nil {
@@ -50,6 +51,7 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
+	p.Changed.Store(true)
 	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID()}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
 	for len(r.dirs) > 0 {

@@ -39,6 +39,8 @@ type volume struct {
 	ready  string // the complete snapshots
 	last   *snapshot.Earlier
 	taken  []exports.Snapshot
+
+	progress *restore.Progress // of the last restore
 }
 
 func newVolume(t *testing.T, disk string) *volume {
@@ -88,7 +90,8 @@ func (v *volume) restore(t *testing.T, ctx context.Context, name string) error {
 	release, err := v.Snapshots.Hold(ctx)
 	must(t, err)
 	defer release()
-	return restore.Run(ctx, v.opener, v.Volume, name, new(restore.Progress))
+	v.progress = new(restore.Progress)
+	return restore.Run(ctx, v.opener, v.Volume, name, v.progress)
 }
 
 // walked has the index know what was changed on the disk itself.
