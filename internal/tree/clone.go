@@ -27,6 +27,9 @@ func (s *Statx) IsOn(other *Statx) bool {
 	return s.Dev_major == other.Dev_major && s.Dev_minor == other.Dev_minor
 }
 
+// IsMounted reports whether it is what is mounted there, which may be of the same disk.
+func (s *Statx) IsMounted() bool { return s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
+
 // Stat returns what there is to know of an open file, which may be O_PATH.
 func Stat(fd int) (st Statx, err error) {
 	if err := statx(fd, &st.Statx_t); err != nil {

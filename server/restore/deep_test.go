@@ -59,18 +59,20 @@ func TestRestoreDeep(t *testing.T) {
 
 // An error says in which directory it was, and a log has room for it.
 func TestPathInError(t *testing.T) {
+	const levels = 30
 	v := newVolume(t, testdisk.OneXFS(t))
-	nest(t, v.dir, 30, "a")
+	nest(t, v.dir, levels, "a")
 	v.walked()
 	v.take(t, "one")
 	v.walked()
 	ended := errors.New("ended")
+	// The volume is looked through before, with a call for each directory.
 	for calls, want := range map[int]string{
 		0:  `/: ended`,
 		4:  `/a/a: ended`,
 		50: `...` + strings.Repeat("/a", 20) + `: ended`,
 	} {
-		err := v.restore(t, &endsAfter{Context: t.Context(), left: calls, err: ended}, "one")
+		err := v.restore(t, &endsAfter{Context: t.Context(), left: levels + calls, err: ended}, "one")
 		if !errors.Is(err, ended) || err.Error() != want {
 			t.Errorf("ended at call %d: %v, want %s", calls, err, want)
 		}

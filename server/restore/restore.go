@@ -51,6 +51,9 @@ func Run(ctx context.Context, o *inode.Opener, v *exports.Volume, name string, p
 	if r.several, err = severalIn(ctx, shown.Files.Root, name); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", name, err)
 	}
+	if err := findOthers(ctx, v.Files.Root); err != nil {
+		return fmt.Errorf("look through the volume: %w", err)
+	}
 	p.Changed.Store(true)
 	r.dirs = []dir{{from: *from.Files.RootID(), to: *v.Files.RootID()}}
 	// Each directory twice: first what is in it, and when that is done, its own attributes, the times last.
@@ -171,6 +174,9 @@ func (r *run) fill(d *dir, at int) error {
 		return err
 	}
 	defer now.Close()
+	if err := r.mustBeSame(now); err != nil {
+		return err
+	}
 	if err := r.despiteFlags(d.to, "", func() error { return r.hide(from, now) }); err != nil {
 		return err
 	}
@@ -283,6 +289,9 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 		return "", in, err
 	}
 	defer found.Close()
+	if err := r.mustBeSame(found); err != nil {
+		return "", in, err
+	}
 	d, err := r.open(found.ID, inode.UseNames)
 	if err != nil {
 		return "", in, fmt.Errorf("open %q: %w", name, err)
