@@ -46,10 +46,6 @@ func (f *File) leaveChange(entered snapshot.Part) {
 	}
 }
 
-// Restoring has changes by this File, and by those that are opened through it, be made while the volume is held, see
-// snapshot.Volume.Hold. The caller holds it.
-func (f *File) Restoring() { f.restoring = true }
-
 // changeInside is change within another one, or of what no snapshot has.
 func (o *Opener) changeInside(v *exports.Volume, do func() error, files ...*disk.FileID) (err error) {
 	for _, id := range files {

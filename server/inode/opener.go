@@ -189,12 +189,26 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 	case use&Recent != 0:
 		return o.openRecent(v, id)
 	}
-	return o.open(v, id, use)
+	return o.open(v, id, use, v.Options.ReadOnly)
 }
 
 // OpenIn is Open for who can't be asked to try again: it waits as Reopen does. The zero FileID is that of
 // the volume's root, and whose clients may use the volume is not looked at.
-func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use) (f *File, err error) {
+func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
+	return o.openWaiting(v, id, use, v.Options.ReadOnly)
+}
+
+// OpenToRestore is OpenIn for a restore, also of a volume that clients may not change. Changes by the File, and by those that are opened
+// through it, are made while the volume is held, see snapshot.Volume.Hold. The caller holds it.
+func (o *Opener) OpenToRestore(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
+	f, err := o.openWaiting(v, id, use, false)
+	if err == nil {
+		f.restoring = true
+	}
+	return f, err
+}
+
+func (o *Opener) openWaiting(v *exports.Volume, id disk.FileID, use Use, readOnly bool) (f *File, err error) {
 	if id.IsZero() {
 		id = *v.Files.RootID()
 	}
@@ -207,20 +221,21 @@ func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use) (f *File, er
 			v.Done()
 			return err
 		}
-		f, err = o.open(v, own, use)
+		f, err = o.open(v, own, use, readOnly)
 		return err
 	})
 	return f, err
 }
 
-// open is Open in a volume in which a call has begun; Close, or an error, ends that call.
-func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err error) {
+// open is Open in a volume in which a call has begun; Close, or an error, ends that call. With readOnly it refuses what is
+// opened to be changed.
+func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use, readOnly bool) (f *File, err error) {
 	if use.isData() {
 		f, err = o.openDataIn(v, id, use, false)
 	} else {
 		f, err = o.openIn(v, id, use)
 	}
-	if err == nil && v.Options.ReadOnly && (use == UseNames || use == UseWrite) {
+	if err == nil && readOnly && (use == UseNames || use == UseWrite) {
 		err = exports.ErrReadOnly
 	}
 	if err == nil && use == UseNames {

@@ -65,7 +65,7 @@ func sameRights(was, is *inode.File) (bool, error) {
 
 // finish gives a directory its own attributes.
 func (r *run) finish(d *dir) error {
-	was, err := r.openIn(r.from, d.from, inode.UseAttr)
+	was, err := r.openFrom(d.from, inode.UseAttr)
 	if err != nil {
 		return err
 	}

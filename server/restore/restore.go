@@ -139,27 +139,27 @@ func (r *run) patiently(do func() error) error {
 	}
 }
 
-// openIn opens a file of the volume, or of its snapshots.
-func (r *run) openIn(v *exports.Volume, id disk.FileID, use inode.Use) (f *inode.File, err error) {
+// openFrom opens a file of the snapshot.
+func (r *run) openFrom(id disk.FileID, use inode.Use) (f *inode.File, err error) {
 	err = r.patiently(func() error {
-		f, err = r.opener.OpenIn(v, id, use)
+		f, err = r.opener.OpenIn(r.from, id, use)
 		return err
 	})
 	return f, err
 }
 
 // open opens a file of the volume, to change it.
-func (r *run) open(id disk.FileID, use inode.Use) (*inode.File, error) {
-	f, err := r.openIn(r.to, id, use)
-	if err == nil {
-		f.Restoring()
-	}
+func (r *run) open(id disk.FileID, use inode.Use) (f *inode.File, err error) {
+	err = r.patiently(func() error {
+		f, err = r.opener.OpenToRestore(r.to, id, use)
+		return err
+	})
 	return f, err
 }
 
 // fill makes the files of a directory, which is in dirs, and finds the directories in it.
 func (r *run) fill(d *dir, at int) error {
-	from, err := r.openIn(r.from, d.from, inode.UseAttr)
+	from, err := r.openFrom(d.from, inode.UseAttr)
 	if err != nil {
 		return err
 	}
@@ -456,7 +456,7 @@ func (r *run) content(was *inode.File, id disk.FileID) error {
 	if was.Attr.Size == 0 {
 		return nil
 	}
-	from, err := r.openIn(r.from, was.ID, inode.UseRead)
+	from, err := r.openFrom(was.ID, inode.UseRead)
 	if err != nil {
 		return err
 	}

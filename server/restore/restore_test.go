@@ -45,11 +45,16 @@ type volume struct {
 
 func newVolume(t *testing.T, disk string) *volume {
 	t.Helper()
+	return newVolumeWith(t, disk, exports.Options{})
+}
+
+func newVolumeWith(t *testing.T, disk string, options exports.Options) *volume {
+	t.Helper()
 	v := &volume{dir: filepath.Join(disk, "volume"), ready: filepath.Join(disk, "ready"), table: &exports.Table{ByIndex: testdisk.ByIndex()}}
 	for _, d := range []string{v.dir, v.ready} {
 		must(t, os.Mkdir(d, 0o755))
 	}
-	must(t, v.table.Export(exports.Exported{ID: 7, Path: "/v", Dir: v.dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 30})}))
+	must(t, v.table.Export(exports.Exported{ID: 7, Path: "/v", Dir: v.dir, Options: options, Account: space.NewAccount(quota.Limit{Bytes: 1 << 30})}))
 	v.Volume, _ = v.table.ByID(7)
 	v.opener = inode.NewOpener(v.table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
