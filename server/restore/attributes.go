@@ -44,6 +44,15 @@ func (r *run) hideFile(was *inode.File, id disk.FileID) error {
 	return r.hide(was, is)
 }
 
+// unlock gives the owner all rights to a directory that is filled or emptied, for a process whose user has no others: where the mode keeps
+// the owner from the names. It is private then, until it has the mode of the snapshot.
+func (r *run) unlock(is *inode.File) error {
+	if r.to.OwnFiles() == nil || is.Attr.Mode&privateDir == privateDir {
+		return nil
+	}
+	return is.Chmod(r.as, privateDir)
+}
+
 // sameRights reports whether owners, modes and ACLs are the same.
 func sameRights(was, is *inode.File) (bool, error) {
 	a, b := &was.Attr, &is.Attr

@@ -177,7 +177,7 @@ func (r *run) fill(d *dir, at int) error {
 	if err := r.mustBeSame(now); err != nil {
 		return err
 	}
-	if err := r.despiteFlags(d.to, "", func() error { return r.hide(from, now) }); err != nil {
+	if err := r.despiteFlags(d.to, "", func() error { return errors.Join(r.hide(from, now), r.unlock(now)) }); err != nil {
 		return err
 	}
 	have, err := names(now)
@@ -290,6 +290,10 @@ func (r *run) empty(above disk.FileID, name string) (below string, in disk.FileI
 	}
 	defer found.Close()
 	if err := r.mustBeSame(found); err != nil {
+		return "", in, err
+	}
+	err = r.despiteFlags(above, name, func() error { return r.unlock(found) })
+	if err != nil {
 		return "", in, err
 	}
 	d, err := r.open(found.ID, inode.UseNames)

@@ -80,7 +80,7 @@ func (v *volume) take(t *testing.T, name string) {
 	must(t, err)
 	defer root.Close()
 	var p snapshot.Progress
-	must(t, v.Snapshots.Take(t.Context(), &v.Files, nil, root, v.last, &p))
+	must(t, v.Snapshots.Take(t.Context(), &v.Files, v.OwnFiles(), root, v.last, &p))
 	must(t, os.Rename(filepath.Join(work, snapshot.Tree), filepath.Join(v.ready, name)))
 	v.last = &snapshot.Earlier{
 		Tree: filepath.Join(v.ready, name), Catalogue: filepath.Join(work, snapshot.Catalogue), Cut: time.Unix(0, p.Cut.Load()),
