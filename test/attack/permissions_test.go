@@ -330,8 +330,15 @@ func (p *permissionCase) locally(a *assault, at string) bool {
 	}
 	var err error
 	actAs(a.T, uid, gid, groups, func() { err = p.act(dir, other, target) })
+	if errors.Is(err, errProtected) {
+		err = p.act(dir, other, target)
+	}
 	return err == nil
 }
+
+// errProtected means that nothing but fs.protected_hardlinks, proc_sys_fs(5), keeps a user from linking a file. It is for those
+// who are on the machine: a server asks for the rights to the directory alone.
+var errProtected = errors.New("the file is protected from links")
 
 // act is what the user does; descriptors carry no right but to name what they are of.
 func (p *permissionCase) act(dir, other, target int) error {
@@ -394,7 +401,11 @@ func (p *permissionCase) act(dir, other, target int) error {
 	case "rename out":
 		return unix.Renameat(dir, "file", other, "renamed")
 	case "link":
-		return unix.Linkat(unix.AT_FDCWD, path, other, "linked", unix.AT_SYMLINK_FOLLOW)
+		err := unix.Linkat(unix.AT_FDCWD, path, other, "linked", unix.AT_SYMLINK_FOLLOW)
+		if errors.Is(err, unix.EPERM) && unix.Faccessat2(other, "", unix.W_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS) == nil {
+			return errProtected
+		}
+		return err
 	case "list":
 		fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
