@@ -83,6 +83,7 @@ var knfsdDiffers = map[string]string{
 	"ranges/ranges-that-overlap":                       "knfsd: as ranges/COPY",
 	"ranges/files-of-copies":                           "knfsd: ISDIR, SYMLINK and INVAL for a copy of what is no regular file, where section 15.2.3 of RFC 7862 has WRONG_TYPE",
 	"ranges/CLONE-is-one-change":                       "knfsd (7.2): the copy ends with zeros where neither file had any, after READs and WRITEs beside the CLONE (section 15.13.3 of RFC 7862)",
+	"ranges/CLONE-beside-what-truncates":               "knfsd (7.2): as ranges/CLONE-is-one-change, beside an OPEN or a CREATE that truncates",
 	"acls/inherited":                                   "knfsd: it gives a default ACL of everyone alone more for the owner, and keeps one when an ACL without inherited entries is set (section 6.4.3)",
 	"acls/of-modes":                                    "knfsd: NOTSUPP for the ACL of a symbolic link, where section 6.2.1 has ATTRNOTSUPP",
 	"acls/refused":                                     "nobody: it takes flags and rights that POSIX ACLs have not, and leaves them out",
