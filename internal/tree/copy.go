@@ -152,13 +152,7 @@ func (j *job) makeDir(name string) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var st unix.Statx_t
-	if err := statx(int(dir.Fd()), &st); err != nil {
-		_ = dir.Close() // only read from
-		return false, err
-	}
-	j.to.down(dir, name, inodeOf(&st))
-	return there, nil
+	return there, j.to.down(dir, name, new(unix.Statx_t))
 }
 
 // pruneBatch is how many names prune reads at a time.

@@ -26,13 +26,7 @@ func (c *Cursor) Down(name string) error {
 	if err != nil {
 		return err
 	}
-	var st unix.Statx_t
-	if err := statx(int(dir.Fd()), &st); err != nil {
-		_ = dir.Close() // only read from
-		return err
-	}
-	c.at.down(dir, name, inodeOf(&st))
-	return nil
+	return c.at.down(dir, name, new(unix.Statx_t))
 }
 
 // Up goes back to the directory above, and from the root to nothing. The error is fs.ErrNotExist if there is no way back, as

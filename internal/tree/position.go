@@ -43,14 +43,8 @@ func (p *position) begin(root *os.File) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", root.Name(), err)
 	}
-	var st unix.Statx_t
-	if err := statx(int(dir.Fd()), &st); err != nil {
-		_ = dir.Close() // only read from
-		return err
-	}
 	p.root = root
-	p.down(dir, ".", inodeOf(&st))
-	return nil
+	return p.down(dir, ".", new(unix.Statx_t))
 }
 
 func (p *position) close() {
@@ -60,11 +54,16 @@ func (p *position) close() {
 	}
 }
 
-// down goes to a directory in this one and takes it over.
-func (p *position) down(dir *os.File, name string, i inode) {
+// down goes to a directory in this one, which it takes over, and says what that is.
+func (p *position) down(dir *os.File, name string, st *unix.Statx_t) error {
+	if err := statx(int(dir.Fd()), st); err != nil {
+		_ = dir.Close() // only read from
+		return err
+	}
 	p.close()
 	p.dir = dir
-	p.way = append(p.way, step{name: name, inode: i})
+	p.way = append(p.way, step{name: name, inode: inodeOf(st)})
+	return nil
 }
 
 // up goes back to the parent directory; above the root is nothing. If the parent can't be

@@ -124,11 +124,9 @@ func (w *Walker) down(name string) error {
 // enter enters a directory, which it then owns, and reads its names.
 func (w *Walker) enter(dir *os.File, name string) error {
 	var st unix.Statx_t
-	if err := statx(int(dir.Fd()), &st); err != nil {
-		_ = dir.Close() // only read from
+	if err := w.at.down(dir, name, &st); err != nil {
 		return err
 	}
-	w.at.down(dir, name, inodeOf(&st))
 	if w.Enter != nil {
 		if err := w.Enter(name, dir, &st); err != nil {
 			return err
