@@ -124,7 +124,7 @@ func (s *Store) delete(r *record, archive bool) error {
 	}
 	gone := *r
 	gone.deleting = false // adopted one day, it is not
-	gone.Deleted = time.Now().UTC().Truncate(time.Second)
+	gone.Deleted = time.Now().UTC().Truncate(time.Millisecond)
 	gone.Restoring, gone.RestoreSafety = "", "" // likewise, it has its files as they are
 	if archive {
 		gone.OnDelete = ArchiveFiles
