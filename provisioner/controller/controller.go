@@ -320,7 +320,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	var snaps *snapshots.Controller
 	if cfg.Snapshots != nil {
 		snaps = &snapshots.Controller{
-			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name, NewDisk: p.NewDisk,
 			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, SureOfDisk: p.SureOfDisk, Log: cfg.Log,
 		}
 		p.Snapshots = snaps
