@@ -15,7 +15,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/provisioner"
