@@ -3,6 +3,7 @@ package provisioner
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -51,10 +52,29 @@ func (p *Provisioner) StaticSpec(name string, size int64, class *storagev1.Stora
 	}
 	m := manifestOf(class, params)
 	m.AccessModes = modes
+	if params.options.ReadOnly {
+		m.MountOptions = ReadOnlyMount(m.MountOptions)
+	}
 	if class.ReclaimPolicy == nil {
 		m.ReclaimPolicy = "" // nothing allows to delete it with its claim
 	}
 	return params.spec(name, size, m)
+}
+
+// NoteMountOptions has the Manifest have the mount options of a PersistentVolume, which somebody may have replaced, but for those that say
+// where the server is. It reports whether that has changed it. Without a version of NFS they say nothing that a Manifest could have, in
+// which no version stands for 3.
+func (m *Manifest) NoteMountOptions(pv *v1.PersistentVolume) bool {
+	has := withoutServer(splitOptions(pv.Spec.MountOptions), m.MountOptions)
+	ours := withoutServer(mountOptions(Address{}, m.MountOptions), m.MountOptions)
+	if slices.Equal(has, m.MountOptions) || slices.Equal(slices.Sorted(slices.Values(has)), slices.Sorted(slices.Values(ours))) {
+		return false
+	}
+	if version, _ := checkMountOptions(has); version == "" {
+		return false
+	}
+	m.MountOptions = has
+	return true
 }
 
 // encode returns the Manifest as it is stored in a volume's record.

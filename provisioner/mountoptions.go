@@ -111,6 +111,13 @@ func ReadOnlyMount(options []string) []string {
 	return append(writable, "ro")
 }
 
+// withoutServer returns mount options without those that say how to reach the server, but for those that a class has.
+func withoutServer(options, class []string) []string {
+	return slices.DeleteFunc(slices.Clone(options), func(option string) bool {
+		return slices.Contains([]string{"proto", "port", "mountproto", "mountport"}, mountoption.Subject(option)) && !slices.Contains(class, option)
+	})
+}
+
 // ClassOptions returns the export options of a StorageClass's volumes. The error
 // says why no claim of it gets a volume.
 func (p *Provisioner) ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {

@@ -176,7 +176,7 @@ func (p *Provisioner) spec(ctx context.Context, options controller.ProvisionOpti
 		}
 		m.Annotations = from.Annotations
 	}
-	if source.view {
+	if source.view || params.options.ReadOnly {
 		m.MountOptions = ReadOnlyMount(m.MountOptions)
 	}
 	spec, err := params.spec(options.PVName, size, m)

@@ -77,6 +77,24 @@ func TestProvision(t *testing.T) {
 	}
 }
 
+// What clients can't change is mounted so that programs are told at once.
+func TestReadOnlyIsMountedSo(t *testing.T) {
+	p, _ := newProvisioner(t)
+	readOnly := class()
+	readOnly.Parameters = map[string]string{"readOnly": "true"}
+	pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: readOnly, PVName: "pvc-1", PVC: fixture.Claim("1Mi")})
+	if err != nil || !slices.Contains(pv.Spec.MountOptions, "ro") || !pv.Spec.NFS.ReadOnly {
+		t.Errorf("of a claim: %+v, %v", pv, err)
+	}
+	spec, err := p.StaticSpec("v", 1<<20, readOnly, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := ManifestOf(volume.Volume{Manifest: spec.Manifest}); err != nil || !slices.Contains(m.MountOptions, "ro") {
+		t.Errorf("without a claim: %+v, %v", m, err)
+	}
+}
+
 func TestProvisionRefused(t *testing.T) {
 	p, _ := newProvisioner(t)
 	block := v1.PersistentVolumeBlock

@@ -80,7 +80,8 @@ func newCreateCommand(shared *volumeConfig) *cobra.Command {
 
 When the command ends, the volume can be mounted. To use it in a cluster, apply the
 PersistentVolume; a claim with the same storageClassName and with volumeName: NAME then
-binds to it. If you repeat the command, it changes nothing and prints the same.`,
+binds to it. If you repeat the command, it changes nothing and prints the same; with other options for
+clients it is refused.`,
 		Example: createExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,10 +113,10 @@ func newAdoptCommand(shared *volumeConfig) *cobra.Command {
 		Short: "Restore a volume or adopt a directory, and print its PersistentVolume",
 		Long: `Restore a volume or adopt a directory, and print its PersistentVolume.
 
-NAME is a deleted volume that was archived or retained, which is restored unchanged. Or it is a
-directory on podnas's disk that is not a volume: set its --size, and its --path if the directory
-has another name. Files keep their owners, modes and times; where the kernel needs it, links, fifos
-and sockets are made anew.
+NAME is a deleted volume that was archived or retained, which is restored as it was: it takes a larger
+--size, and what is of the PersistentVolume; other flags are refused. Or it is a directory on podnas's
+disk that is not a volume: set its --size, and its --path if the directory has another name. Files keep
+their owners, modes and times; where the kernel needs it, links, fifos and sockets are made anew.
 
 Where the kernel enforces sizes, each file is assigned to the volume. If there are so many that this takes
 more than 10 seconds, clients can mount the volume meanwhile, and its size is not enforced until this is

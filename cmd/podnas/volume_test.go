@@ -144,6 +144,7 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "delete nothing", command: "volume delete none --yes", code: 3, err: "podnas volume list --all"},
 		{name: "list all", command: "volume list --all", stdout: "archived"},
 		{name: "show what is archived", command: "volume show team", stdout: "its files are in the archive"},
+		{name: "adopt with options", command: "volume adopt team --root-squash", code: 2, err: "leave out rootSquash", stdout: "-"},
 		{name: "adopt", command: "volume adopt team", stdout: "storageClassName: manual\n"},
 		{name: "discard what is in use", command: "volume delete team --kept -y", code: 2, err: "don't use --kept"},
 		{name: "delete for good", command: "volume rm scratch -y", stdout: "removed in the background"},

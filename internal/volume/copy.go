@@ -159,15 +159,20 @@ func (s *Store) openSource(r *record) (*os.File, error) {
 	return openDir(s.root, source.Directory())
 }
 
-// hasSource reports whether what a volume is copied from is there, and its files can be read.
-func (s *Store) hasSource(r *record) bool {
+// hasSource returns an error if what a volume is copied from is not there, or its files can't be read.
+func (s *Store) hasSource(r *record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.SourceSnapshot != "" {
-		return s.snapshotLocked(r.SourceID, r.SourceSnapshot) != nil
-	}
 	source := s.records[r.Source]
-	return source != nil && source.State == ready && source.unserved == nil
+	switch {
+	case r.SourceSnapshot != "" && s.snapshotLocked(r.SourceID, r.SourceSnapshot) != nil:
+		return nil
+	case r.SourceSnapshot != "", source == nil, source.State != ready, source.unserved != nil:
+		return fmt.Errorf("its copy can't be completed: the %s, of which it should be a copy, is not there", r.source())
+	case source.Restoring != "": // it has a part of each
+		return fmt.Errorf("its copy can't be completed: the %s, of which it should be a copy, is being restored to its snapshot %s", r.source(), source.Restoring)
+	}
+	return nil
 }
 
 // limitCopied sets the inode limit of a copy, if the kernel counted its inodes.

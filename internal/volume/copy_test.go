@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -190,4 +191,60 @@ func TestCopyGoesOnAfterRestart(t *testing.T) {
 		return err == nil
 	})
 	isKept(t, filepath.Join(root, "copy"))
+}
+
+// A volume that is being copied is not restored, also while the copy waits for others.
+func TestRestoreOfASource(t *testing.T) {
+	root := t.TempDir()
+	s, _ := openWith(t, root)
+	mustCreate(t, s, "v")
+	writeInto(t, root, "v")
+	mustSnapshot(t, s, "v", "a")
+	reached, letGo := holdCopies(s)
+	copies := []string{"first", "second", "waits"}
+	for _, name := range copies {
+		if _, err := s.Create(t.Context(), Spec{Name: name, Size: 1 << 20, Source: "v"}); !errors.As(err, new(*CopyingError)) {
+			t.Fatal(err)
+		}
+	}
+	<-reached
+	if _, err := s.StartRestore(t.Context(), "v", "a", true); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "being copied") {
+		t.Errorf("meanwhile: %v", err)
+	}
+	letGo()
+	for _, name := range copies {
+		_, err := created(t.Context(), s, Spec{Name: name, Size: 1 << 20, Source: "v"})
+		mustDo(t, err)
+	}
+	_, err := s.StartRestore(t.Context(), "v", "a", true)
+	mustDo(t, err)
+	mustDo(t, awaitRestore(s))
+}
+
+// A copy does not go on at the start of podnas while its source has a part of a snapshot.
+func TestCopyOfHalfRestored(t *testing.T) {
+	root := t.TempDir()
+	s, server := openWith(t, root)
+	mustCreate(t, s, "v")
+	mustSnapshot(t, s, "v", "a")
+	_, err := created(t.Context(), s, Spec{Name: "copy", Size: 1 << 20, Source: "v"})
+	mustDo(t, err)
+	server.restored = func(context.Context) error { return errors.New("the disk is broken") }
+	_, err = s.StartRestore(t.Context(), "v", "a", false)
+	mustDo(t, err)
+	if err := awaitRestore(s); err == nil {
+		t.Fatal("it is restored")
+	}
+	s.mu.Lock()
+	r := *s.records["copy"]
+	s.mu.Unlock()
+	mustDo(t, s.Close())
+	r.State = copyingState
+	s, _ = openWith(t, root) // to write the record
+	mustDo(t, s.write(&r))
+	mustDo(t, s.Close())
+	s, _ = openWith(t, root)
+	if u := s.Unserved(); len(u) != 1 || u[0].Name != "copy" || !strings.Contains(u[0].Problem, "is being restored to its snapshot a") {
+		t.Errorf("not served: %+v", u)
+	}
 }

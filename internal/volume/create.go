@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/podnas/podnas/quota"
@@ -17,7 +19,7 @@ import (
 const volumeMode = 0o777
 
 // Create creates a volume, or returns the one that an earlier call created from
-// the same spec. Its errors are ErrInvalid, ErrExists, *NoSpaceError, ErrNotFound
+// the same spec, but for its claim, manifest and schedule. Its errors are ErrInvalid, ErrExists, *NoSpaceError, ErrNotFound
 // if the source of a copy is missing, *CopyingError while the copy is running, or
 // an error of the disk. Except with *CopyingError, a failed Create leaves nothing
 // behind.
@@ -107,8 +109,36 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source || r.SourceSnapshot != spec.SourceSnapshot || r.View != spec.View:
 		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
 	}
+	if others := r.otherOptions(spec); len(others) > 0 {
+		return none, fmt.Errorf("volume %s: %w, and other than requested in %s", r.Name, ErrExists, strings.Join(others, ", "))
+	}
 	v := r.Volume
 	return &v, nil
+}
+
+// otherOptions names what clients may do otherwise in a volume than a spec has it, and whether other files are left of it: the names are
+// those of a StorageClass's parameters.
+func (v *Volume) otherOptions(spec *Spec) (others []string) {
+	is, want := &v.Options, &spec.Options
+	for _, o := range []struct {
+		name string
+		same bool
+	}{
+		{"allSquash", is.AllSquash == want.AllSquash},
+		{"allowedClients", slices.Equal(is.Clients, want.Clients)},
+		{"anonGid", is.AnonGID == want.AnonGID},
+		{"anonUid", is.AnonUID == want.AnonUID},
+		{"onDelete", cmp.Or(v.OnDelete, DeleteFiles) == cmp.Or(spec.OnDelete, DeleteFiles)},
+		{"privilegedPorts", is.PrivilegedPorts == want.PrivilegedPorts},
+		{"readOnly", is.ReadOnly == want.ReadOnly},
+		{"rootSquash", is.RootSquash == want.RootSquash},
+		{"sync", is.Async == want.Async},
+	} {
+		if !o.same {
+			others = append(others, o.name)
+		}
+	}
+	return others
 }
 
 func newRecord(state state, spec *Spec) *record {

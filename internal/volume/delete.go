@@ -36,7 +36,7 @@ func (v *Volume) restored() string { return ", 'podnas volume adopt " + v.Name +
 // Delete deletes a volume: afterwards no client can access it. OnDelete determines
 // what happens to its files; they are removed in the background, also after a
 // restart. Its errors are ErrNotFound if there is no such volume, ErrRecord if its record
-// can't be relied on, and ErrBusy while it is being copied.
+// can't be relied on, and ErrBusy while it is being copied, or a snapshot of it taken that somebody has asked for.
 func (s *Store) Delete(ctx context.Context, name string) error { return s.remove(ctx, name, false) }
 
 // Archive is Delete with ArchiveFiles as the OnDelete, which the volume has from then on, also when it is
@@ -83,13 +83,27 @@ func (s *Store) deleting(name string, archive bool) (r *record, err error) {
 	if archive && r.State == copyingState {
 		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.source())
 	}
-	for _, target := range s.records {
-		if target.Source == name && target.SourceSnapshot == "" && (target.State == creating || target.State == copyingState) {
-			return nil, fmt.Errorf("%w: %s is being copied to %s; delete it after that", ErrBusy, name, target.Name)
-		}
+	if target := s.copiedToLocked(name); target != nil {
+		return nil, fmt.Errorf("%w: %s is being copied to %s; delete it after that", ErrBusy, name, target.Name)
+	}
+	// Whoever asked for a snapshot may delete the volume for it. What a schedule takes, or a restore, ends with the volume.
+	if t := s.takings[r.ID]; t != nil && !t.ended() && len(t.kinds) == 0 && s.restorings[r.ID].busy() == nil {
+		return nil, fmt.Errorf("%w: the snapshot %s of %s is being taken; delete it after that, or delete the snapshot", ErrBusy, t.name, name)
 	}
 	r.deleting = true
 	return r, nil
+}
+
+// copiedToLocked returns a volume that another one is being copied to, or nil.
+//
+// +checklocks:s.mu
+func (s *Store) copiedToLocked(name string) *record {
+	for _, target := range s.records {
+		if target.Source == name && target.SourceSnapshot == "" && (target.State == creating || target.State == copyingState) {
+			return target
+		}
+	}
+	return nil
 }
 
 // beingDeleted reports whether a volume is being deleted or archived.
@@ -124,7 +138,7 @@ func (s *Store) delete(r *record, archive bool) error {
 	}
 	gone := *r
 	gone.deleting = false // adopted one day, it is not
-	gone.Deleted = time.Now().UTC().Truncate(time.Second)
+	gone.Deleted = time.Now().UTC().Truncate(time.Millisecond)
 	gone.Restoring, gone.RestoreSafety = "", "" // likewise, it has its files as they are
 	if archive {
 		gone.OnDelete = ArchiveFiles

@@ -15,18 +15,26 @@ import (
 // Kept lists the deleted volumes whose files were kept, oldest first.
 func (s *Store) Kept() ([]Kept, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	var kept []Kept
 	for _, r := range s.archived {
-		kept = append(kept, Kept{r.Volume, Archived, r.Deleted})
+		kept = append(kept, r.kept())
 	}
 	for _, r := range s.records {
 		if r.State == retained {
-			kept = append(kept, Kept{r.Volume, Retained, r.Deleted})
+			kept = append(kept, r.kept())
 		}
 	}
-	slices.SortFunc(kept, func(a, b Kept) int { return a.Since.Compare(b.Since) })
+	s.mu.Unlock()
+	slices.SortFunc(kept, Kept.compare)
 	return kept, nil
+}
+
+func (r *record) kept() Kept { return Kept{r.Volume, string(r.State), r.Deleted} }
+
+// compare orders kept volumes by when they were deleted. The order is the same after a restart, so Adopt and Discard take as the latest
+// of a name the one that was shown as that.
+func (k Kept) compare(other Kept) int {
+	return cmp.Or(k.Since.Compare(other.Since), cmp.Compare(k.ID, other.ID))
 }
 
 // Discard removes the files of an archived or retained volume (the latest of that
@@ -37,15 +45,15 @@ func (s *Store) Discard(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
-	r, archived := s.keptRecord(name)
+	_, kept := s.keptRecord(name)
 	switch {
-	case archived != nil:
-		err = s.unarchiveToTrash(archived)
-	case r != nil && r.State == retained:
-		gone := *r
+	case kept == nil:
+		return fmt.Errorf("%s, archived or retained: %w", name, ErrNotFound)
+	case kept.State == retained:
+		gone := *kept
 		err = s.trash(&gone)
 	default:
-		return fmt.Errorf("%s, archived or retained: %w", name, ErrNotFound)
+		err = s.unarchiveToTrash(kept)
 	}
 	if err != nil {
 		return fmt.Errorf("discard volume %s: %w", name, err)
@@ -53,16 +61,20 @@ func (s *Store) Discard(ctx context.Context, name string) error {
 	return nil
 }
 
-// keptRecord returns the record with a name, and the latest archived one with it.
-func (s *Store) keptRecord(name string) (r, archived *record) {
+// keptRecord returns the record with a name, and the latest one that is kept with it, which may be the same.
+func (s *Store) keptRecord(name string) (r, kept *record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	kept = s.records[name]
+	if kept != nil && kept.State != retained {
+		kept = nil
+	}
 	for _, a := range s.archived {
-		if a.Name == name {
-			archived = a
+		if a.Name == name && (kept == nil || kept.kept().compare(a.kept()) < 0) {
+			kept = a
 		}
 	}
-	return s.records[name], archived
+	return s.records[name], kept
 }
 
 // unarchiveToTrash hands an archived volume to the emptier, which moves its
@@ -95,7 +107,7 @@ const adoptAtOnce = 10 * time.Second
 // Adopt makes a volume from existing files: a retained or archived volume of that
 // name (the latest one), or the directory Spec.Path, if it has no record. Files
 // do not change, but see quota.AssignTree. For a kept volume only the spec's claim
-// and manifest are used, and its size if that is larger.
+// and manifest are used, or its Restore, and its size if that is larger.
 //
 // If the files of a directory take more than the size, the error is ErrInvalid. But
 // where there are so many that they can't be assigned to the volume's project within
@@ -125,14 +137,15 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	if err := s.undoAgain(spec.Name); err != nil {
 		return Volume{}, err
 	}
-	r, archived := s.keptRecord(spec.Name)
-	switch {
-	case r != nil && r.State == retained:
-		return s.revive(r, spec)
-	case r != nil:
+	if err := s.archiveAgain(spec.Name); err != nil {
+		return Volume{}, err
+	}
+	r, kept := s.keptRecord(spec.Name)
+	if r != nil && r.State != retained {
 		return Volume{}, fmt.Errorf("volume %s: %w: there is nothing to adopt", r.Name, ErrExists)
-	case archived != nil:
-		return s.unarchive(archived, spec)
+	}
+	if kept != nil {
+		return s.adoptKept(kept, spec)
 	}
 	if err := validPath(spec.Path); err != nil {
 		return Volume{}, err
@@ -249,12 +262,23 @@ func (s *Store) forget(r *record) error {
 	return nil
 }
 
-// revive serves a retained volume again.
-func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
+// adoptKept serves an archived or retained volume again.
+func (s *Store) adoptKept(r *record, spec *Spec) (Volume, error) {
+	next, err := r.again(spec)
+	if err != nil {
+		return Volume{}, err
+	}
+	if r.State == archived {
+		return s.unarchive(r, next)
+	}
+	return s.revive(r, next)
+}
+
+// revive serves the volume of a retained record r again, with the record next.
+func (s *Store) revive(r, next *record) (Volume, error) {
 	if err := s.servable(r.Path); err != nil {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
-	next := r.again(spec)
 	next.Handles = cmp.Or(next.Handles, s.earlierHandles)
 	var u quota.Usage
 	if s.quota != nil && next.Project != 0 {
@@ -269,7 +293,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	}
 	next.Deleted = time.Time{}
 	if err := s.enter(next, ready); err != nil {
-		return Volume{}, fmt.Errorf("adopt %s: %w", r.Name, err)
+		return Volume{}, errors.Join(fmt.Errorf("adopt %s: %w", r.Name, err), s.write(r)) // the disk may have it as ready
 	}
 	s.mu.Lock()
 	s.records[r.Name] = next
@@ -283,17 +307,25 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 
 // again returns the new record of a kept volume that is adopted. Until it is ready, it says
 // when it was deleted.
-func (r *record) again(spec *Spec) *record {
+func (r *record) again(spec *Spec) (*record, error) {
 	next := *r
 	next.Claim = spec.Claim
 	if spec.Manifest != nil {
 		next.Manifest = spec.Manifest
 	}
-	return &next
+	if spec.Restore != nil {
+		manifest, err := spec.Restore(r.Volume)
+		if err != nil {
+			return nil, err
+		}
+		next.Manifest = manifest
+	}
+	return &next, nil
 }
 
-// unarchive moves an archived volume back to its path and serves it.
-func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
+// unarchive moves an archived volume back to its path and serves it, with the record next. If that fails, it is in the archive
+// again.
+func (s *Store) unarchive(r, next *record) (Volume, error) {
 	at := s.lookAt(r.Name, r.Path)
 	s.mu.Lock()
 	err := s.checkFreeLocked(&at)
@@ -303,7 +335,13 @@ func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 	if err == nil {
 		err = refusal(r.Name, at.refused)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case !errors.Is(at.noDir, os.ErrNotExist):
+		err = fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, at.noDir))
+	case !errors.Is(at.noRecord, os.ErrNotExist):
+		err = fmt.Errorf("file %s: %w: move it away", recordFile(r.Name), errors.Join(ErrExists, at.noRecord))
+	default:
 		s.records[r.Name] = r // reserves the path
 		s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
 	}
@@ -312,18 +350,37 @@ func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 		return Volume{}, err
 	}
 	if err := s.moveBack(r); err != nil {
-		// Move it back to the archive; the next Open would do that too.
 		return Volume{}, errors.Join(fmt.Errorf("adopt %s: %w", r.Name, err), s.archive(r))
 	}
-	return s.revive(r, spec)
+	v, err := s.revive(r, next)
+	if err != nil {
+		return Volume{}, errors.Join(err, s.toArchive(r))
+	}
+	return v, nil
+}
+
+// archiveAgain completes the way of a volume to the archive, if a call before could not, as on a disk that was read-only for a
+// moment.
+func (s *Store) archiveAgain(name string) error {
+	s.mu.Lock()
+	r := s.records[name]
+	s.mu.Unlock()
+	if r == nil || r.State != archived {
+		return nil
+	}
+	move := s.archive
+	if _, err := s.root.Lstat(recordFile(name)); err == nil { // it may say ready
+		move = s.toArchive
+	}
+	if err := move(r); err != nil {
+		return fmt.Errorf("volume %s: %w: it can't be moved to the archive, where it belongs: %w", name, ErrBusy, err)
+	}
+	return nil
 }
 
 // moveBack moves the record and the directory of an archived volume to those of
 // served volumes. Until its state changes, the next Open archives it again.
 func (s *Store) moveBack(r *record) error {
-	if _, err := s.root.Lstat(r.Path); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, err))
-	}
 	if err := s.rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
 		return err
 	}

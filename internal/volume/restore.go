@@ -252,6 +252,10 @@ func (s *Store) startRestore(r *restoring) error {
 			r.safety.Store(last.safety.Load())
 		}
 	}
+	if target := s.copiedToLocked(v.Name); target != nil && !r.half {
+		s.mu.Unlock()
+		return fmt.Errorf("volume %s: %w: it is being copied to %s; restore it after that", v.Name, ErrBusy, target.Name)
+	}
 	ctx, cancel := context.WithCancelCause(s.background)
 	r.cancel = cancel
 	s.restorings[v.ID] = r

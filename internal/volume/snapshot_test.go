@@ -288,14 +288,6 @@ func TestSnapshotUnderWay(t *testing.T) {
 			t.Helper()
 			mustDo(t, s.DeleteSnapshot(t.Context(), "v", "a"))
 		}, ErrNoSnapshot},
-		{"its volume deleted", func(t *testing.T, s *Store, _ context.CancelFunc) {
-			t.Helper()
-			mustDo(t, s.Delete(t.Context(), "v"))
-		}, ErrBusy},
-		{"its volume archived", func(t *testing.T, s *Store, _ context.CancelFunc) {
-			t.Helper()
-			mustDo(t, s.Archive(t.Context(), "v"))
-		}, ErrBusy},
 		{"podnas ended", func(_ *testing.T, s *Store, _ context.CancelFunc) { s.stop() }, context.Canceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

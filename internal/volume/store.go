@@ -520,8 +520,10 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	if err := s.servable(r.Path); err != nil {
 		return err
 	}
-	if r.State == copyingState && !s.hasSource(r) {
-		return fmt.Errorf("its copy can't be completed: the %s, of which it should be a copy, is not there", r.source())
+	if r.State == copyingState {
+		if err := s.hasSource(r); err != nil {
+			return err
+		}
 	}
 	marked, err := s.restoreLimit(r, u, log)
 	if err != nil {

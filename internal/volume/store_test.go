@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,10 @@ func TestCreate(t *testing.T) {
 	}
 	if _, err := s.Create(t.Context(), Spec{Name: "pvc-1", Size: 2 << 20}); !errors.Is(err, ErrExists) {
 		t.Errorf("created with another size: %v, want ErrExists", err)
+	}
+	other := Spec{Name: "pvc-1", Size: 1 << 20, OnDelete: RetainFiles, Options: Options{RootSquash: true, Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	if _, err := s.Create(t.Context(), other); !errors.Is(err, ErrExists) || !strings.HasSuffix(err.Error(), " in allowedClients, onDelete, rootSquash") {
+		t.Errorf("created with other options: %v, want ErrExists", err)
 	}
 	if got := e.names(); !slices.Equal(got, []string{"pvc-1"}) {
 		t.Errorf("exported: %v", got)

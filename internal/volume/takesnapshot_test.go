@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,4 +120,50 @@ func TestSnapshotBesideStuckClients(t *testing.T) {
 	mustDo(t, s.DeleteSnapshot(ctx, "v", "a"))
 	letGo()
 	mustDo(t, <-taken)
+}
+
+// Whoever has asked for a snapshot may delete the volume for it, so the volume stays until it is complete. The deletion ends one that
+// is scheduled.
+func TestDeletedWhileSnapshotIsTaken(t *testing.T) {
+	for name, remove := range map[string]func(*Store, context.Context, string) error{"deleted": (*Store).Delete, "archived": (*Store).Archive} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			s, c := openWith(t, root)
+			mustCreate(t, s, "v")
+			writeInto(t, root, "v")
+			reached, letGo := c.hold()
+			_, err := s.StartUnclaimed(t.Context(), "v", "a")
+			mustDo(t, err)
+			<-reached
+			if err := remove(s, t.Context(), "v"); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "snapshot a of v is being taken") {
+				t.Errorf("meanwhile: %v", err)
+			}
+			if v := s.Served(); len(v) != 1 {
+				t.Errorf("served: %v", v)
+			}
+			letGo()
+			eventually(t, "it is complete", func() bool { return len(s.SnapshotsUnderWay()) == 0 })
+			mustDo(t, remove(s, t.Context(), "v"))
+			hasSnapshots(t, s, "of a volume that is "+name, "v/a")
+		})
+		t.Run(name+", scheduled", func(t *testing.T) {
+			root := t.TempDir()
+			s, c := openWith(t, root)
+			mustCreate(t, s, "v")
+			reached, _ := c.hold()
+			taken, err := s.startSnapshot(t.Context(), "v", snapshotSpec{prefix: "hourly-", kinds: []string{"hourly"}, at: time.Now()})
+			mustDo(t, err)
+			<-reached
+			mustDo(t, remove(s, t.Context(), "v"))
+			if <-taken.done; !errors.Is(taken.err, ErrBusy) {
+				t.Errorf("ended: %v", taken.err)
+			}
+			if names := snapshotNames(t, s, ""); len(names) > 0 {
+				t.Errorf("there are %v", names)
+			}
+			if left := belowSnapshots(t, root); slices.ContainsFunc(left, func(name string) bool { return name != snapshotReady }) {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
 }

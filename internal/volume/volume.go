@@ -158,6 +158,8 @@ type Spec struct {
 	// SnapshotReserve is that of the Volume.
 	SnapshotReserve *int
 	Manifest        json.RawMessage
+	// Restore, if not nil, has Adopt of a kept volume use the manifest that it returns, or fail with its error.
+	Restore func(kept Volume) (json.RawMessage, error)
 }
 
 // Kept is a deleted volume whose files were kept.

@@ -193,7 +193,7 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 	switch {
 	case t.Reason == "OOMKilled":
 		says += ". It was killed because it used too much memory"
-		fix = "remove its memory limit (deploy/base has none), or raise it: the cache of served files counts too. If it has no limit, its node has too little memory"
+		fix = "raise its memory limit (deploy/base has 2Gi): the cache of served files counts too. If it has none, its node has too little memory"
 	case t.ExitCode == 0:
 		says += ". It was asked to end, and did"
 		fix = fmt.Sprintf("the events say why: kubectl -n %s describe pod %s", o.Namespace, p.Name)

@@ -1,8 +1,12 @@
 package control
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -73,7 +77,36 @@ func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 	return spec, nil
 }
 
-// saysNothing reports whether the request sets no field of the PersistentVolume.
-func (r *CreateRequest) saysNothing() bool {
-	return len(r.Parameters) == 0 && r.StorageClass == "" && len(r.AccessModes) == 0 && len(r.MountOptions) == 0 && r.ReclaimPolicy == ""
+// restored returns the manifest of a kept volume that is adopted: its own, with what the request says of its PersistentVolume, as
+// asked has it. It refuses all else that the request says, which would be ignored.
+func (r *CreateRequest) restored(kept volume.Volume, asked json.RawMessage) (json.RawMessage, error) {
+	no := func(format string, args ...any) (json.RawMessage, error) {
+		return nil, &Error{Code: Invalid, Message: fmt.Sprintf("volume %s was deleted, and is restored as it was: ", kept.Name) + fmt.Sprintf(format, args...)}
+	}
+	if r.Path != "" && r.Path != kept.Path {
+		return no("its directory is %s, not %s. Leave out the path, or adopt that directory with another name", kept.Path, r.Path)
+	}
+	if len(r.Parameters) > 0 {
+		return no("leave out %s", strings.Join(slices.Sorted(maps.Keys(r.Parameters)), ", "))
+	}
+	if r.StorageClass == "" && len(r.AccessModes) == 0 && len(r.MountOptions) == 0 && r.ReclaimPolicy == "" {
+		return kept.Manifest, nil
+	}
+	m, err := provisioner.ManifestOf(kept)
+	if err != nil {
+		return nil, err
+	}
+	said, err := provisioner.ManifestOf(volume.Volume{Name: kept.Name, Manifest: asked})
+	if err != nil {
+		return nil, err
+	}
+	m.StorageClassName = cmp.Or(said.StorageClassName, m.StorageClassName)
+	if len(r.AccessModes) > 0 {
+		m.AccessModes = said.AccessModes
+	}
+	if len(r.MountOptions) > 0 {
+		m.MountOptions = said.MountOptions
+	}
+	m.ReclaimPolicy = cmp.Or(r.ReclaimPolicy, m.ReclaimPolicy)
+	return m.Encode()
 }

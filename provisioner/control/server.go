@@ -367,11 +367,9 @@ func (s *Server) adopt(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if request.saysNothing() {
-		spec.Manifest = nil // an archived or retained volume has its own
-	}
+	spec.Restore = func(kept volume.Volume) (json.RawMessage, error) { return request.restored(kept, spec.Manifest) }
 	v, err := s.store().Adopt(r.Context(), spec)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, volume.ErrNotFound) && errors.Is(err, fs.ErrNotExist) {
 		return nil, &Error{Code: NotFound, Message: fmt.Sprintf(
 			"there is no archived or retained volume %s, and the disk has no directory %s", spec.Name, cmp.Or(spec.Path, spec.Name))}
 	}

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -174,6 +175,53 @@ func TestLifeOfAVolume(t *testing.T) {
 	}
 }
 
+// What a volume that is restored can't have is refused, and what it can is its own but for what is said.
+func TestAdoptKept(t *testing.T) {
+	for _, on := range []string{"archive", "retain"} {
+		t.Run(on, func(t *testing.T) {
+			c, s, root := start(t)
+			ctx := t.Context()
+			mustDo(t, os.MkdirAll(filepath.Join(root, "old/photos"), 0o755))
+			v, err := c.Create(ctx, CreateRequest{
+				Name: "team", Size: 1 << 20, Parameters: map[string]string{"onDelete": on},
+				StorageClass: "manual", AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, MountOptions: []string{"nfsvers=3", "hard"},
+			})
+			mustDo(t, err)
+			m, err := provisioner.ManifestOf(v.Volume)
+			mustDo(t, err)
+			m.Annotations, m.ClaimLabels = map[string]string{"pv.beta.kubernetes.io/gid": "2000"}, map[string]string{"app": "photos"}
+			data, err := m.Encode()
+			mustDo(t, err)
+			_, err = s.store().SetManifest(ctx, "team", data)
+			mustDo(t, err)
+			mustDo(t, c.Delete(ctx, "team", false))
+
+			_, err = c.Adopt(ctx, CreateRequest{Name: "team", Parameters: map[string]string{"readOnly": "true", "allowedClients": "10.0.0.0/8"}})
+			wantCode(t, err, Invalid, "leave out allowedClients, readOnly")
+			_, err = c.Adopt(ctx, CreateRequest{Name: "team", Path: "old/photos", Size: 2 << 20})
+			wantCode(t, err, Invalid, "its directory is team, not old/photos")
+			if v, err := c.Get(ctx, "team"); err != nil || v.Since == nil {
+				t.Errorf("after the refusals: %+v, %v", v, err)
+			}
+			v, err = c.Adopt(ctx, CreateRequest{Name: "team", Path: "team", ReclaimPolicy: v1.PersistentVolumeReclaimDelete})
+			mustDo(t, err)
+			m.ReclaimPolicy = v1.PersistentVolumeReclaimDelete
+			if got, err := provisioner.ManifestOf(v.Volume); err != nil || !reflect.DeepEqual(got, m) {
+				t.Errorf("restored with another policy: %+v, %v, want %+v", got, err, m)
+			}
+			mustDo(t, c.Delete(ctx, "team", false))
+			v, err = c.Adopt(ctx, CreateRequest{
+				Name: "team", StorageClass: "other", AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}, MountOptions: []string{"nfsvers=4.1"},
+			})
+			mustDo(t, err)
+			m.StorageClassName, m.AccessModes, m.MountOptions = "other", []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}, []string{"nfsvers=4.1"}
+			if got, err := provisioner.ManifestOf(v.Volume); err != nil || !reflect.DeepEqual(got, m) {
+				t.Errorf("restored with all else: %+v, %v, want %+v", got, err, m)
+			}
+		})
+	}
+}
+
 // A volume that clients can't mount is not listed as ready, and why is said. One whose record can't be relied on is not
 // deleted.
 func TestUnservedVolumes(t *testing.T) {
@@ -284,6 +332,7 @@ func TestRefusals(t *testing.T) {
 		{"nested", CreateRequest{Name: "new", Size: 1 << 20, Path: "there/in"}, Exists, "there"},
 		{"a size without its unit", CreateRequest{Name: "new", Size: 10}, Invalid, "did you mean 10Gi?"},
 		{"other size", CreateRequest{Name: "there", Size: 1 << 30}, Exists, "there"},
+		{"other options", CreateRequest{Name: "there", Size: 1 << 20, Parameters: map[string]string{"allowedClients": "10.0.0.0/8"}}, Exists, "other than requested in allowedClients"},
 		{"folder", CreateRequest{Name: "folder", Size: 1 << 20}, Exists, "folder"},
 		{"no room", CreateRequest{Name: "new", Size: 1 << 60}, NoSpace, "1Ei"},
 		{"no source", CreateRequest{Name: "new", Size: 1 << 20, Source: "nothing"}, NotFound, "nothing"},

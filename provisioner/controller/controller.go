@@ -282,7 +282,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
-	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: p.Name}}
+	logging := &loggingProvisioner{Provisioner: p, client: cfg.Client, permission: &permission{client: cfg.Client, name: p.Name}}
 	provisioning := library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
 		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
 		library.Threadiness(cfg.Workers),
@@ -320,7 +320,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	var snaps *snapshots.Controller
 	if cfg.Snapshots != nil {
 		snaps = &snapshots.Controller{
-			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name,
+			Client: cfg.Snapshots, Discovery: cfg.Client.Discovery(), Store: p.Store, Driver: p.Name, NewDisk: p.NewDisk,
 			Claims: claims.Lister(), Volumes: volumes.Lister(), Events: events, SureOfDisk: p.SureOfDisk, Log: cfg.Log,
 		}
 		p.Snapshots = snaps

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -136,7 +137,7 @@ type comparison struct {
 }
 
 // watch wakes run when a PersistentVolume goes whose volume stays, and when somebody
-// changes its reclaim policy, which the record is to have before the PersistentVolume goes.
+// changes its reclaim policy or mount options, which the record is to have before the PersistentVolume goes.
 func (c *comparison) watch(volumes cache.SharedIndexInformer) error {
 	wake := func() {
 		select {
@@ -147,7 +148,7 @@ func (c *comparison) watch(volumes cache.SharedIndexInformer) error {
 	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			old, pv := volumeOf(before), volumeOf(after)
-			if old != nil && pv != nil && old.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy {
+			if old != nil && pv != nil && (old.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy || !slices.Equal(old.Spec.MountOptions, pv.Spec.MountOptions)) {
 				wake()
 			}
 		},
@@ -298,15 +299,31 @@ func (c *comparison) noteManifest(ctx context.Context, pv *v1.PersistentVolume, 
 		return err
 	}
 	spec := &pv.Spec
-	if m.ReclaimPolicy == spec.PersistentVolumeReclaimPolicy && m.StorageClassName == spec.StorageClassName && slices.Equal(m.AccessModes, spec.AccessModes) {
+	labels := c.labelsOf(pv, m.ClaimLabels)
+	changed := m.NoteMountOptions(pv)
+	if !changed && m.ReclaimPolicy == spec.PersistentVolumeReclaimPolicy && m.StorageClassName == spec.StorageClassName && slices.Equal(m.AccessModes, spec.AccessModes) &&
+		maps.Equal(labels, m.ClaimLabels) {
 		return nil
 	}
-	m.ReclaimPolicy, m.StorageClassName, m.AccessModes = spec.PersistentVolumeReclaimPolicy, spec.StorageClassName, spec.AccessModes
+	m.ReclaimPolicy, m.StorageClassName, m.AccessModes, m.ClaimLabels = spec.PersistentVolumeReclaimPolicy, spec.StorageClassName, spec.AccessModes, labels
 	data, err := m.Encode()
 	if err == nil {
 		_, err = c.p.Store.SetManifest(ctx, v.Name, data)
 	}
 	return err
+}
+
+// labelsOf returns the labels of the claim that a PersistentVolume is bound to. If there is none, they are those that were known.
+func (c *comparison) labelsOf(pv *v1.PersistentVolume, known map[string]string) map[string]string {
+	ref := pv.Spec.ClaimRef
+	if pv.Status.Phase != v1.VolumeBound || ref == nil {
+		return known
+	}
+	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
+	if err != nil || claim.UID != ref.UID {
+		return known
+	}
+	return claim.Labels
 }
 
 // isAwaited reports whether the PersistentVolume of a volume may be on its way.

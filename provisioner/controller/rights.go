@@ -17,7 +17,7 @@ type Right struct {
 // deploy/components/node-failure grants.)
 func Rights() []Right {
 	return []Right{
-		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "update", "patch", "delete"}, false, "no volume is created, expanded or deleted"},
+		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "patch", "delete"}, false, "no volume is created, expanded or deleted"},
 		{"", "persistentvolumeclaims", []string{"get", "list", "watch"}, false, "podnas does not see or expand claims"},
 		{"", "persistentvolumeclaims/status", []string{"patch"}, false, "the status of an expanded claim is not updated"},
 		{"storage.k8s.io", "storageclasses", []string{"list", "watch"}, false, "no volume is created"},

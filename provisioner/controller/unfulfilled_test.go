@@ -110,7 +110,7 @@ func TestUnfulfilled(t *testing.T) {
 // What the library asks for is in the list until it is done.
 func TestRefusalIsInTheList(t *testing.T) {
 	p := newProvisioner(t)
-	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: fake.NewClientset()}}
+	logging := &loggingProvisioner{Provisioner: p, client: fake.NewClientset(), permission: &permission{client: fake.NewClientset()}}
 	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Ei")}
 	if _, _, err := logging.Provision(t.Context(), options); err == nil {
 		t.Fatal("1Ei was provisioned")

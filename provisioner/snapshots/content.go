@@ -9,10 +9,13 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/provisioner"
 )
 
 // syncContent follows a content: until its snapshot is complete, and when it is being deleted.
@@ -106,7 +109,7 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 				return lost
 			}
 		}
-		if err != nil && !errors.Is(err, volume.ErrNoSnapshot) && !errors.Is(err, volume.ErrNotFound) {
+		if err != nil && !errors.Is(err, volume.ErrNoSnapshot) && !errors.Is(err, volume.ErrNotFound) && !s.isOfLostDisk(ct, err) {
 			return s.failDeletion(ctx, ct, err)
 		}
 		if ct.Status != nil {
@@ -125,6 +128,28 @@ func (s *session) syncDeleted(ctx context.Context, ct *content) error {
 	}
 	_, err = s.Client.Resource(contentResource).Patch(ctx, ct.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return ignoreNotFound(err)
+}
+
+// isOfLostDisk reports whether a content can't be deleted with its snapshot because that is on a disk that has been replaced: podnas was
+// told so, or no PersistentVolume is on it any more. Without podnas's leave the content, its VolumeSnapshot and the namespace of that
+// would stay for ever.
+func (s *session) isOfLostDisk(ct *content, why error) bool {
+	var other *otherDiskError
+	if !errors.As(why, &other) {
+		return false
+	}
+	if !s.NewDisk {
+		volumes, err := s.Volumes.List(labels.Everything())
+		isThere := func(pv *v1.PersistentVolume) bool {
+			return pv.Annotations[provisioner.InstanceAnnotation] == other.theirs
+		}
+		if err != nil || slices.ContainsFunc(volumes, isThere) {
+			return false
+		}
+	}
+	s.Log.Info("snapshots: a VolumeSnapshotContent is deleted, and its snapshot stays on a disk that this podnas does not have",
+		"content", ct.Name, "disk", other.theirs, "snapshot", ct.statusHandle())
+	return true
 }
 
 // failDeletion says in a content why its snapshot can't be deleted, and on both objects. A claim that shows the snapshot is no

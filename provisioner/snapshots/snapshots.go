@@ -18,7 +18,7 @@
 // the snapshots of VolumeSnapshots that were deleted before they were bound (unwanted.go).
 //
 // It is active only while the API server has snapshot.storage.k8s.io/v1, which it looks for every 30 seconds, and lets podnas
-// list its classes. Otherwise it asks for nothing else.
+// list its objects. Otherwise it asks for nothing else.
 package snapshots
 
 import (
@@ -33,6 +33,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -58,12 +59,13 @@ const (
 	waitFirst, waitMax = 10 * time.Millisecond, time.Second
 )
 
-// Controller works on the VolumeSnapshots and VolumeSnapshotContents of a driver. All exported fields are needed.
+// Controller works on the VolumeSnapshots and VolumeSnapshotContents of a driver. All exported fields but NewDisk are needed.
 type Controller struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
 	Store     *volume.Store
 	Driver    string // the provisioner's name
+	NewDisk   bool   // that of the Provisioner
 	Claims    corelisters.PersistentVolumeClaimLister
 	Volumes   corelisters.PersistentVolumeLister
 	Events    record.EventRecorder
@@ -112,11 +114,7 @@ func (k key) String() string {
 func (c *Controller) Run(ctx context.Context) {
 	for {
 		if c.isServed(ctx) {
-			c.Log.Info("snapshots: serving VolumeSnapshots", "driver", c.Driver)
 			c.runWhileServed(ctx)
-			if ctx.Err() == nil {
-				c.Log.Info("snapshots: VolumeSnapshots are served no more", "driver", c.Driver)
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -126,7 +124,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// isServed reports whether the API server has the API, and podnas the right to list the classes.
+// isServed reports whether the API server has the API, and podnas the right to list its objects.
 func (c *Controller) isServed(ctx context.Context) bool {
 	why := c.isMissing(ctx)
 	c.mu.Lock()
@@ -147,9 +145,10 @@ func (c *Controller) isMissing(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look for %s: %w", groupVersion, err)
 	}
-	_, err = c.Client.Resource(classResource).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return fmt.Errorf("list VolumeSnapshotClasses: %w", err)
+	for _, resource := range []schema.GroupVersionResource{classResource, snapshotResource, contentResource} {
+		if _, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return fmt.Errorf("list %s: %w", resource.Resource, err)
+		}
 	}
 	return nil
 }
@@ -181,6 +180,7 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 	}
 	c.set(s)
 	defer c.set(nil)
+	c.Log.Info("snapshots: serving VolumeSnapshots", "driver", c.Driver)
 	for {
 		select {
 		case <-ctx.Done():
@@ -188,6 +188,7 @@ func (c *Controller) runWhileServed(ctx context.Context) {
 		case <-time.After(lookEvery):
 		}
 		if _, err := c.Discovery.ServerResourcesForGroupVersion(groupVersion.String()); apierrors.IsNotFound(err) {
+			c.Log.Info("snapshots: VolumeSnapshots are served no more", "driver", c.Driver)
 			return
 		}
 	}

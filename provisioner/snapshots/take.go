@@ -208,6 +208,9 @@ func (s *session) makeContent(ctx context.Context, vs *volumeSnapshot, class *cl
 	case err == nil && now.UID == vs.UID:
 		return nil
 	}
+	if class.DeletionPolicy != policyDelete { // as deleteUnbound
+		return s.claim(vs)
+	}
 	s.Log.Info("snapshots: a VolumeSnapshot was deleted while its snapshot was taken", "namespace", vs.Namespace, "name", vs.Name)
 	return s.deleteContent(ctx, made.Name)
 }

@@ -233,6 +233,35 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// The same while its content is made. With the policy Retain both stay, as they do when podnas hears of it later.
+func TestDeletedWhileItsContentIsMade(t *testing.T) {
+	for _, policy := range []string{policyDelete, "Retain"} {
+		t.Run(policy, func(t *testing.T) {
+			c := newCluster(t, t.TempDir())
+			c.must(c.classes.GetStore().Update(&class{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Driver: testDriver, DeletionPolicy: policy}))
+			vs, k := c.ask("data", "class")
+			if err := c.syncSnapshot(t.Context(), k); !errors.As(err, new(waiting)) {
+				t.Fatalf("before the moment: %v", err)
+			}
+			c.must(c.Client.Resource(snapshotResource).Namespace("ns").Delete(t.Context(), vs.Name, metav1.DeleteOptions{})) // the cache does not know yet
+			close(c.cut)
+			if err := ignoreNotFound(c.until(k)); err != nil {
+				t.Fatal(err)
+			}
+			c.settle()
+			if _, err := c.getContent(t.Context(), contentName(testUID)); (err == nil) != (policy != policyDelete) {
+				t.Errorf("the content: %v", err)
+			}
+			c.must(c.snapshots.GetStore().Delete(vs))
+			c.must(c.endUnwanted(t.Context()))
+			c.has(policy != policyDelete)
+			if left := c.store.Unclaimed(); len(left) > 0 {
+				t.Errorf("nobody has claimed %v", left)
+			}
+		})
+	}
+}
+
 // The same when it is complete, and podnas ends before there is a content.
 func TestDeletedWhilePodnasIsAway(t *testing.T) {
 	for _, tt := range []struct {

@@ -217,6 +217,26 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// No object has a key twice, which Helm takes and kustomize does not, whatever labels are said twice. The last one said is the one.
+func TestNoKeyTwice(t *testing.T) {
+	const said = `{
+		"commonLabels": {"team": "common", "other": "common"}, "podLabels": {"team": "pod"}, "service": {"annotations": {"helm.sh/resource-policy": "keep", "note": "x"}},
+		"monitoring": {"podMonitor": true, "serviceMonitor": true, "rules": true, "dashboard": true, "labels": {"team": "monitoring", "app.kubernetes.io/part-of": "monitoring"}}
+	}`
+	rendered := render(t, "podnas", "podnas", said)
+	for _, doc := range bytes.Split(append([]byte("\n"), rendered...), []byte("\n---\n")) {
+		var o object
+		if err := yaml.UnmarshalStrict(doc, &o); err != nil {
+			t.Errorf("%v in\n%s", err, doc)
+		}
+	}
+	for _, want := range []string{"        other: common\n        team: pod\n", "    helm.sh/resource-policy: keep\n    note: x\n", "    other: common\n    team: monitoring\n"} {
+		if !strings.Contains(string(rendered), want) {
+			t.Errorf("with %s there is no %q in\n%s", said, want, rendered)
+		}
+	}
+}
+
 // A cluster without policies gets none, and so does who wants none.
 func TestWithoutPolicy(t *testing.T) {
 	const policy = "kind: ValidatingAdmissionPolicy"

@@ -211,15 +211,7 @@ func TestPolicy(t *testing.T) {
 		change("mount options", `{"spec": {"mountOptions": ["soft"]}}`)
 		change("a label", `{"metadata": {"labels": {"a": "b"}}}`)
 		change("make it its own", `{"metadata": {"annotations": {"`+provisionedBy+`": "`+ours+`"}, "labels": {"a": "b"}}}`)
-		eventually(t, time.Minute, "nobody else changes it", func() bool {
-			updated, err := admin.Get(t.Context(), v.Name, metav1.GetOptions{})
-			if err == nil {
-				updated.Finalizers = append(updated.Finalizers, "example.com/finalizer")
-				_, err = podnas.Update(t.Context(), updated, metav1.UpdateOptions{DryRun: trial})
-			}
-			attempts["a finalizer"] = err
-			return !apierrors.IsConflict(err)
-		})
+		change("a finalizer", `{"metadata": {"finalizers": ["example.com/finalizer"]}}`)
 		if v.Name != "policy-pretends" { // it says that it is podnas's
 			attempts["delete"] = podnas.Delete(t.Context(), v.Name, metav1.DeleteOptions{DryRun: trial})
 		}
