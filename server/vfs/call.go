@@ -44,7 +44,8 @@ type Conn interface {
 	// MayWait must be called before the call makes system calls that may block, for a
 	// volume. surely is whether they are likely to: then the reading is handed on at once,
 	// unless the call is alone, and otherwise after a moment. It
-	// returns false if the client has gone: the call must not be begun then.
+	// returns false if the client has gone: the call must not be begun then. Of calls that may block there are few, so it
+	// may wait for others to end. Those may wait for a lock, so the call must hold none.
 	MayWait(volume uint64, surely bool) bool
 	// Alone reports whether no other call of the connection is under way, as far as is known.
 	Alone() bool

@@ -141,3 +141,126 @@ func TestFewWaitWithPermit(t *testing.T) {
 		})
 	}
 }
+
+// limited is the connection of one call, which waits in MayWait while others have all permits. Calls get them in the order in which
+// they ask.
+type limited struct {
+	permits chan struct{} // has one for each call with a permit, and room for no more
+	asked   *atomic.Int32 // calls that have asked for one, or have it
+	gave    *atomic.Int32 // calls that have given theirs back
+	ours    bool
+}
+
+func (l *limited) MayWait(uint64, bool) bool {
+	if !l.ours {
+		l.asked.Add(1)
+		l.permits <- struct{}{}
+		l.ours = true
+	}
+	return true
+}
+
+func (l *limited) Alone() bool { return true }
+
+func (l *limited) Wait() {
+	if l.ours {
+		l.ours = false
+		l.gave.Add(1)
+		select {
+		case <-l.permits:
+		default: // the test has ended the wait of all
+		}
+	}
+}
+
+func (l *limited) Woken() {}
+
+// Calls that wait for directories with a permit may have all of them: those that own the directories need none any more.
+func TestOwnersNeedNoPermit(t *testing.T) {
+	for round := range 4 { // it depends on who is quicker
+		if !t.Run(fmt.Sprint(round), ownersNeedNoPermit) {
+			return
+		}
+	}
+}
+
+func ownersNeedNoPermit(t *testing.T) {
+	const dirs, few = 2, 8
+	w := newWorld(t)
+	handles := make([][]byte, dirs)
+	for i := range handles {
+		mustDo(t, w.in(0, w.root, func(c *vfs.Call, root *inode.File) error {
+			made, err := c.Mkdir(root, fmt.Append(nil, "dir", i), &vfs.SetAttr{})
+			if err == nil {
+				handles[i] = made.Object.Handle()
+			}
+			return err
+		}))
+	}
+	permits := make(chan struct{}, dirs*few)
+	var asked, gave atomic.Int32
+	var calls sync.WaitGroup
+	// change begins a call that changes a directory, and returns when it waits, for that or for a permit.
+	change := func(dir int) {
+		n := asked.Load()
+		calls.Go(func() {
+			conn := &limited{permits: permits, asked: &asked, gave: &gave}
+			c := &vfs.Call{}
+			c.Begin(w.service, conn, vfs.Caller{}, &stats.Call{})
+			defer conn.Wait() // as the end of a call gives its permit back
+			defer c.End()
+			d, err := c.Open(handles[dir], inode.UseNames)
+			if err == nil {
+				_, err = c.Mkdir(d, fmt.Append(nil, n), &vfs.SetAttr{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		for asked.Load() == n {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	holder := w.call(0)
+	var held [dirs]inode.LockedNames
+	for i := range held {
+		d, err := holder.Open(handles[i], inode.UseNames)
+		mustDo(t, err)
+		held[i] = inode.LockNames(d, d)
+	}
+	for i := range dirs {
+		for range few + 1 {
+			change(i)
+		}
+	}
+	for i := range dirs {
+		for range 4 * few { // some find that a few wait already, and pass their permit on
+			change(i)
+		}
+	}
+	if len(permits) != cap(permits) || gave.Load() == 0 {
+		t.Errorf("%d calls wait with a permit, %d without: the test tries nothing", len(permits), gave.Load())
+	}
+	for _, names := range held {
+		names.Unlock()
+		time.Sleep(20 * time.Millisecond)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		calls.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("all calls wait")
+		for done := false; !done; { // more permits end that
+			select {
+			case <-permits:
+			case <-ended:
+				done = true
+			}
+		}
+	}
+}
