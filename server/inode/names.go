@@ -190,6 +190,7 @@ func (f *File) link(as actas.Thread, held *inode, dir *File, name string) error 
 	if err := f.linkAt(as, dir, name); err != nil {
 		return err
 	}
+	f.settle() // names have their price on some disks, and the call may not look at the file again
 	index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
 	return nil
 }
