@@ -93,6 +93,9 @@ func (f *File) Lacks(name string) bool {
 	return errors.Is(err, unix.ENOENT)
 }
 
+// IDOf returns the FileID of what has a name in the directory.
+func (f *File) IDOf(name []byte) (disk.FileID, error) { return f.Volume.Files.Identify(f.fd, name) }
+
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
 func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {

@@ -74,19 +74,32 @@ func (t *taking) claim(inode uint64) bool {
 		if t.ended || t.captured.Has(inode) {
 			return false
 		}
-		wait, claimed := t.claims[inode]
-		if !claimed {
+		wait := t.claimedLocked(inode)
+		if wait == nil {
 			t.claims[inode] = nil
 			return true
-		}
-		if wait == nil {
-			wait = make(chan struct{})
-			t.claims[inode] = wait
 		}
 		t.mu.Unlock()
 		<-wait
 		t.mu.Lock()
 	}
+}
+
+// claimed returns a channel that is closed when the claim of a file ends, nil if there is none.
+func (t *taking) claimed(inode uint64) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.claimedLocked(inode)
+}
+
+// +checklocks:t.mu
+func (t *taking) claimedLocked(inode uint64) chan struct{} {
+	wait, claimed := t.claims[inode]
+	if claimed && wait == nil {
+		wait = make(chan struct{})
+		t.claims[inode] = wait
+	}
+	return wait
 }
 
 // release ends a claim. From then on the file may change.

@@ -154,6 +154,9 @@ func (c *Call) RemoveAny(dir *inode.File, name []byte) (Change, error) {
 }
 
 func (c *Call) remove(dir *inode.File, name []byte, remove func(*inode.File, actas.Thread, string) error) (Change, error) {
+	if err := c.awaitSnapshotAt(dir, name); err != nil {
+		return Change{}, err
+	}
 	change, err := c.change(dir, func() error {
 		if err := checkOld(dir, name); err != nil {
 			return err
@@ -209,6 +212,9 @@ func (c *Call) Rename(from *inode.File, name []byte, to *inode.File, newName []b
 }
 
 func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []byte, inFrom, inTo *Change) (changed bool, err error) {
+	if err := c.awaitSnapshotAt(to, newName); err != nil {
+		return false, err
+	}
 	names, err := c.lock(from, to)
 	if err != nil {
 		return false, err
@@ -233,6 +239,9 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 
 // Link gives a file, open with UseAttr, another name in dir.
 func (c *Call) Link(f, dir *inode.File, name []byte) (Change, error) {
+	if _, err := c.awaitSnapshot(f, false); err != nil {
+		return Change{}, err
+	}
 	change, err := c.change(dir, func() error {
 		switch err := checkNew(dir, name); {
 		case err != nil:
