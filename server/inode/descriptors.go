@@ -322,7 +322,7 @@ func (t *inodes) drop(v *exports.Volume, id disk.FileID) {
 	}
 }
 
-// takeOut removes the descriptors of a removed file from the cache, and returns those that nobody uses, for the caller
+// takeOut removes the descriptors of a removed file, which need no sync, from the cache, and returns those that nobody uses, for the caller
 // to close.
 func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*descriptor) {
 	if id.IsZero() {
@@ -338,6 +338,42 @@ func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*descr
 		}
 	}
 	return unused
+}
+
+// takeOutIdle is takeOut of a file that has lost a name, and may have others. Then an unsynced descriptor must stay, and so must one that
+// a call uses, which may write by it. left is one of these, for the caller to look at and to release; nil: there is none.
+func (t *inodes) takeOutIdle(v *exports.Volume, id disk.FileID) (unused [uses]*descriptor, left *descriptor) {
+	if id.IsZero() {
+		return unused, nil
+	}
+	key := fileKey{v.ID, id}
+	s, number := t.shardOf(&key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.findLocked(&key, number)
+	if i == nil {
+		return unused, nil
+	}
+	for use, f := range i.open {
+		if f != nil && (f.users > 0 || f.Unsynced()) {
+			left = f
+		} else {
+			unused[use] = t.dropLocked(s, f)
+		}
+	}
+	if left != nil {
+		s.useLocked(left)
+	}
+	return unused, left
+}
+
+// hasName reports whether the file, which is in use, has a name. A directory has lost its only one.
+func (f *descriptor) hasName() bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return false
+	}
+	return st.Nlink > 1 || st.Nlink == 1 && !f.inode.orphan.Load()
 }
 
 // dropLocked removes an unused descriptor from the cache and returns it, for the caller to close. One
