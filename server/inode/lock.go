@@ -153,14 +153,16 @@ func (n *names) lockOfFew() bool {
 	return true
 }
 
-// Unlock unlocks the names, after a change, and then frees what was removed. Call it once, before the directories are
-// closed. Not checked: the names are in a list.
+// Unlock unlocks the names, after a change, and then frees what was removed, and syncs what makes room for what was made. Call it
+// once, as the process, before the directories are closed. Not checked: the names are in a list.
 //
 // +checklocksignore
 func (l LockedNames) Unlock() {
 	var gone [2]*removed
+	var unsynced [2][]*descriptor
 	for i, dir := range l.dirs {
 		gone[i], dir.removed = dir.removed, nil
+		unsynced[i], dir.unsynced = dir.unsynced, nil
 	}
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
@@ -170,6 +172,7 @@ func (l LockedNames) Unlock() {
 	}
 	for i, dir := range l.dirs {
 		gone[i].close(dir.opener)
+		dir.opener.syncNow(unsynced[i]...)
 	}
 }
 

@@ -29,7 +29,11 @@ func (f *File) Create(as actas.Thread, name string, mode uint32, withChange bool
 	if err != nil {
 		return nil, err
 	}
-	made.useCached(f.opener.cache(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
+	cached, unsynced := f.opener.cacheUnsynced(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge)
+	made.useCached(cached)
+	if unsynced != nil {
+		f.unsynced = append(f.unsynced, unsynced)
+	}
 	made.created, made.ownsCharge = true, false // the charge is the cached descriptor's
 	return made, nil
 }

@@ -62,6 +62,38 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 }
 
+// What must be synced to make room for a new file's descriptor is synced when the names are unlocked: a file may be large, all
+// changes of the directory would wait for it, and so would a snapshot.
+func TestNoSyncWithNamesLocked(t *testing.T) {
+	const files = 5 * inode.ShardsMax
+	o, root, dir := openerAt(t)
+	for i := range files {
+		name := fmt.Sprint("file", i)
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		_, err := write(t, o, handleOf(t, o, root, name), 0, 1)
+		mustDo(t, err)
+	}
+	o.KeepAtMost(inode.ShardsMax)
+	syncs := func() uint64 { return o.Table().Syncs.Durations.Snapshot().Count }
+	before := syncs()
+	for i := range files {
+		inDir(t, o, root, func(d *inode.File) error {
+			was := syncs()
+			made, err := d.Create(actas.AsProcess(), fmt.Sprint("new", i), 0o644, false)
+			if syncs() != was {
+				t.Error("Create has synced another file")
+			}
+			if err == nil {
+				made.Close()
+			}
+			return err
+		})
+	}
+	if n := syncs() - before; n < files/2 {
+		t.Errorf("%d files were made where too many are open, and %d synced to make room", files, n)
+	}
+}
+
 // A file that loses one of its names stays open until it is synced, with its last one it is closed at once.
 func TestUnsyncedStaysWithAnotherName(t *testing.T) {
 	o, root, dir := openerAt(t)
