@@ -425,6 +425,44 @@ func removeAll(t *testing.T, o *inode.Opener, dir *inode.File) {
 	}
 }
 
+// Each name of a file is counted by the call that makes it, which need not look at the file again, and until it is removed.
+func TestLinksAreCounted(t *testing.T) {
+	const links = 100
+	onEachDisk(t, func(t *testing.T, dir string) {
+		o, v, root := countedAt(t, dir, 1<<30)
+		counted(t, v)
+		f, err := o.Open(netip.Addr{}, create(t, o, root, "file"), inode.UseAttr)
+		mustDo(t, err)
+		file := f.ID
+		f.Close()
+		is := func(when string) {
+			t.Helper()
+			bytes, inodes := du(t, dir)
+			if u := v.Account.Usage(); u.Bytes < bytes-2*blockSize || u.Bytes > bytes+2*blockSize || u.Inodes != inodes {
+				t.Errorf("%s: %d bytes in %d inodes are counted, du finds %d in %d", when, u.Bytes, u.Inodes, bytes, inodes)
+			}
+		}
+		each := func(change func(f, d *inode.File, name string) error) {
+			for i := range links {
+				f, err := o.OpenIn(v, file, inode.UseAttr) // an index, which remembers few of the names, may have to find it
+				mustDo(t, err)
+				inDir(t, o, root, func(d *inode.File) error {
+					defer func() { _, _ = d.Stat() }()
+					return change(f, d, fmt.Sprint(i))
+				})
+				f.Close()
+				o.CloseCached() // the last use
+			}
+		}
+		for range 2 {
+			each(func(f, d *inode.File, name string) error { return f.Link(actas.AsProcess(), d, name) })
+			is("with links")
+			each(func(_, d *inode.File, name string) error { return d.Remove(actas.AsProcess(), name) })
+			is("without")
+		}
+	})
+}
+
 // What is removed is forgotten at once, however fast files come and go.
 func TestRemovedIsForgotten(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)

@@ -137,10 +137,16 @@ func (f *File) sizesTo(size int64) []int64 {
 // mayHaveMany reports whether a file may have more extents than one system call should free.
 func mayHaveMany(st *unix.Stat_t) bool { return st.Blocks*512 >= extentsMost*4096 }
 
+// ResizesLong reports whether it may take long to set the size.
+func (f *File) ResizesLong() bool {
+	var st unix.Stat_t
+	err := unix.Fstat(f.fd, &st)
+	return err == nil && mayHaveMany(&st)
+}
+
 // enterToResize is enterLong for who sets the size, if that may take long.
 func (f *File) enterToResize() (leave func()) {
-	var st unix.Stat_t
-	if err := unix.Fstat(f.fd, &st); err != nil || !mayHaveMany(&st) {
+	if !f.ResizesLong() {
 		return func() {}
 	}
 	return f.enterLong()

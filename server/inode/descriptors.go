@@ -114,23 +114,39 @@ func (f *descriptor) Synced(error) { f.opener.inodes.release(f) }
 // otherwise writers would open files, and directories between them, faster than those can be synced and closed, and
 // descriptors would run out.
 func (o *Opener) cache(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) *descriptor {
+	f, unsynced := o.cacheUnsynced(v, id, use, d, charge)
+	if unsynced != nil {
+		o.syncNow(unsynced)
+	}
+	return f
+}
+
+// syncNow syncs descriptors and ends their use. It may take long, so the caller must hold no lock, and act as the process.
+func (o *Opener) syncNow(all ...*descriptor) {
+	for _, f := range all {
+		o.syncer.Now(&f.File)
+		o.inodes.release(f)
+	}
+}
+
+// cacheUnsynced is cache, but for the caller to pass unsynced to syncNow if it is not nil.
+func (o *Opener) cacheUnsynced(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) (f, unsynced *descriptor) {
 	t, key := &o.inodes, fileKey{v.ID, id}
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
 	i := s.enterLocked(&key, number)
-	f := &descriptor{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
+	f = &descriptor{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
 	first := i.open[use]
 	if first != nil && first.volume == v {
 		s.useLocked(first)
 		s.leaveLocked(i)
 		s.mu.Unlock()
 		f.close()
-		return first
+		return first, nil
 	}
 	ended := t.dropLocked(s, first) // of an export that has ended
 	i.open[use] = f
 	f.init()
-	var unsynced *descriptor
 	if t.isOverLocked(s) {
 		if unsynced = s.unsynced.first; unsynced != nil {
 			s.useLocked(unsynced)
@@ -138,11 +154,7 @@ func (o *Opener) cache(v *exports.Volume, id disk.FileID, use Use, d disk.Descri
 	}
 	s.mu.Unlock()
 	ended.close()
-	if unsynced != nil {
-		o.syncer.Now(&unsynced.File)
-		t.release(unsynced)
-	}
-	return f
+	return f, unsynced
 }
 
 // descriptorsMax returns how many descriptors the process may have, 0 if that is not known.
@@ -322,7 +334,7 @@ func (t *inodes) drop(v *exports.Volume, id disk.FileID) {
 	}
 }
 
-// takeOut removes the descriptors of a removed file from the cache, and returns those that nobody uses, for the caller
+// takeOut removes the descriptors of a removed file, which need no sync, from the cache, and returns those that nobody uses, for the caller
 // to close.
 func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*descriptor) {
 	if id.IsZero() {
@@ -338,6 +350,42 @@ func (t *inodes) takeOut(v *exports.Volume, id disk.FileID) (unused [uses]*descr
 		}
 	}
 	return unused
+}
+
+// takeOutIdle is takeOut of a file that has lost a name, and may have others. Then an unsynced descriptor must stay, and so must one that
+// a call uses, which may write by it. left is one of these, for the caller to look at and to release; nil: there is none.
+func (t *inodes) takeOutIdle(v *exports.Volume, id disk.FileID) (unused [uses]*descriptor, left *descriptor) {
+	if id.IsZero() {
+		return unused, nil
+	}
+	key := fileKey{v.ID, id}
+	s, number := t.shardOf(&key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.findLocked(&key, number)
+	if i == nil {
+		return unused, nil
+	}
+	for use, f := range i.open {
+		if f != nil && (f.users > 0 || f.Unsynced()) {
+			left = f
+		} else {
+			unused[use] = t.dropLocked(s, f)
+		}
+	}
+	if left != nil {
+		s.useLocked(left)
+	}
+	return unused, left
+}
+
+// hasName reports whether the file, which is in use, has a name. A directory has lost its only one.
+func (f *descriptor) hasName() bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return false
+	}
+	return st.Nlink > 1 || st.Nlink == 1 && !f.inode.orphan.Load()
 }
 
 // dropLocked removes an unused descriptor from the cache and returns it, for the caller to close. One

@@ -66,5 +66,9 @@
 //  7. one of changes, over the system calls that look at a file, so that attributes and change attribute go together
 //  8. a shard of the table, for some lines. Then those of space, locate and durable.
 //
+// A call that holds one of them has its permit to block (package oncrpc), and waits for none: those that wait for the lock may have all
+// permits. One that is to wait without its permit does so before it takes a lock. Of those that wait for names, the one that is next waits for
+// its permit with nothing but its turn: LockNamesInTurn.
+//
 // Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.
 package inode

@@ -39,6 +39,7 @@ type File struct {
 	entered    *inode          // has names, unless cached has
 	namesSeq   uint64          // of names, before Attr; never: Attr is not set
 	removed    *removed        // what is still open of files that were removed from it; nil: nothing
+	unsynced   []*descriptor   // of other files, to be synced when the directory's names are unlocked: see Opener.cache
 	changed    bool            // by a method, since Attr
 	ofHeld     bool            // it is a Held's, or what one holds
 	by         *Held           // through which it is open; nil: none
@@ -50,6 +51,7 @@ type File struct {
 // pending.
 func (f *File) Close() {
 	f.removed.close(f.opener)
+	f.opener.syncNow(f.unsynced...)
 	f.leaveNames() // first: the object that has them is cached's
 	if f.cached != nil {
 		f.opener.inodes.release(f.cached)

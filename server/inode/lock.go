@@ -25,6 +25,7 @@ type names struct {
 	seq   atomic.Uint64 // how often it was locked, and was left by its last user
 
 	waiting atomic.Int32 // calls in lockOfFew that wait for lock
+	turn    sync.Mutex   // of the calls that are too many for lockOfFew, for the one that is next: see LockNamesInTurn
 	lock    sync.Mutex
 	// after is what the directory's attributes are after a change.
 	// +checklocks:lock
@@ -78,11 +79,16 @@ type LockedNames struct {
 // +checklocksignore
 func LockNames(f, other *File) LockedNames {
 	l := inOrder(f, other)
+	l.lock()
+	return l
+}
+
+// +checklocksignore
+func (l LockedNames) lock() {
 	l.first.lock.Lock()
 	if l.second != nil {
 		l.second.lock.Lock()
 	}
-	return l
 }
 
 // inOrder returns the names of two directories, or of one, in the order in which every call locks them, so that none waits for
@@ -114,6 +120,26 @@ func TryLockNames(f, other *File) (_ LockedNames, ok bool) {
 	return l, true
 }
 
+// LockNamesInTurn is LockNames after TryLockNames has locked nothing, for a call that has given back its permit to block. When it is
+// the call's turn, permit gets that again, and only then the call waits for the names. So whoever has locked names needs no permit any more:
+// the calls that wait for names with one could have all that there are. An error is permit's, and nothing is locked then.
+//
+// +checklocksignore
+func LockNamesInTurn(f, other *File, permit func() error) (LockedNames, error) {
+	l := inOrder(f, other)
+	l.first.turn.Lock()
+	defer l.first.turn.Unlock()
+	if l.second != nil {
+		l.second.turn.Lock()
+		defer l.second.turn.Unlock()
+	}
+	if err := permit(); err != nil {
+		return LockedNames{}, err
+	}
+	l.lock()
+	return l, nil
+}
+
 // +checklocksignore
 func (n *names) lockOfFew() bool {
 	if n.lock.TryLock() {
@@ -127,14 +153,16 @@ func (n *names) lockOfFew() bool {
 	return true
 }
 
-// Unlock unlocks the names, after a change, and then frees what was removed. Call it once, before the directories are
-// closed. Not checked: the names are in a list.
+// Unlock unlocks the names, after a change, and then frees what was removed, and syncs what makes room for what was made. Call it
+// once, as the process, before the directories are closed. Not checked: the names are in a list.
 //
 // +checklocksignore
 func (l LockedNames) Unlock() {
 	var gone [2]*removed
+	var unsynced [2][]*descriptor
 	for i, dir := range l.dirs {
 		gone[i], dir.removed = dir.removed, nil
+		unsynced[i], dir.unsynced = dir.unsynced, nil
 	}
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
@@ -144,6 +172,7 @@ func (l LockedNames) Unlock() {
 	}
 	for i, dir := range l.dirs {
 		gone[i].close(dir.opener)
+		dir.opener.syncNow(unsynced[i]...)
 	}
 }
 

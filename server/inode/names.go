@@ -29,7 +29,11 @@ func (f *File) Create(as actas.Thread, name string, mode uint32, withChange bool
 	if err != nil {
 		return nil, err
 	}
-	made.useCached(f.opener.cache(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
+	cached, unsynced := f.opener.cacheUnsynced(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge)
+	made.useCached(cached)
+	if unsynced != nil {
+		f.unsynced = append(f.unsynced, unsynced)
+	}
 	made.created, made.ownsCharge = true, false // the charge is the cached descriptor's
 	return made, nil
 }
@@ -92,6 +96,9 @@ func (f *File) Lacks(name string) bool {
 	_, err := f.Volume.Files.Identify(f.fd, []byte(name))
 	return errors.Is(err, unix.ENOENT)
 }
+
+// IDOf returns the FileID of what has a name in the directory.
+func (f *File) IDOf(name []byte) (disk.FileID, error) { return f.Volume.Files.Identify(f.fd, name) }
 
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
@@ -190,6 +197,7 @@ func (f *File) link(as actas.Thread, held *inode, dir *File, name string) error 
 	if err := f.linkAt(as, dir, name); err != nil {
 		return err
 	}
+	f.settle() // names have their price on some disks, and the call may not look at the file again
 	index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
 	return nil
 }

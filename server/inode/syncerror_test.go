@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
@@ -58,6 +59,69 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 	if n := syncs() - before; n < files/2 {
 		t.Errorf("%d files were written, and %d synced to make room", files, n)
+	}
+}
+
+// What must be synced to make room for a new file's descriptor is synced when the names are unlocked: a file may be large, all
+// changes of the directory would wait for it, and so would a snapshot.
+func TestNoSyncWithNamesLocked(t *testing.T) {
+	const files = 5 * inode.ShardsMax
+	o, root, dir := openerAt(t)
+	for i := range files {
+		name := fmt.Sprint("file", i)
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		_, err := write(t, o, handleOf(t, o, root, name), 0, 1)
+		mustDo(t, err)
+	}
+	o.KeepAtMost(inode.ShardsMax)
+	syncs := func() uint64 { return o.Table().Syncs.Durations.Snapshot().Count }
+	before := syncs()
+	for i := range files {
+		inDir(t, o, root, func(d *inode.File) error {
+			was := syncs()
+			made, err := d.Create(actas.AsProcess(), fmt.Sprint("new", i), 0o644, false)
+			if syncs() != was {
+				t.Error("Create has synced another file")
+			}
+			if err == nil {
+				made.Close()
+			}
+			return err
+		})
+	}
+	if n := syncs() - before; n < files/2 {
+		t.Errorf("%d files were made where too many are open, and %d synced to make room", files, n)
+	}
+}
+
+// A file that loses one of its names stays open until it is synced, with its last one it is closed at once.
+func TestUnsyncedStaysWithAnotherName(t *testing.T) {
+	o, root, dir := openerAt(t)
+	for name, lose := range map[string]func(d *inode.File) error{
+		"REMOVE": func(d *inode.File) error { return d.Remove(actas.AsProcess(), "link") },
+		"RENAME": func(d *inode.File) error { return renameIn(d, "other", "link") },
+	} {
+		for _, f := range []string{"file", "other"} {
+			mustDo(t, os.WriteFile(filepath.Join(dir, f), nil, 0o644))
+		}
+		mustDo(t, os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "link")))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), inode.UseWrite)
+		mustDo(t, err)
+		_, _, err = f.WriteAt([]byte("data"), 0)
+		mustDo(t, err)
+		file := f.Cached()
+		inDir(t, o, root, lose)
+		if !file.IsKept() {
+			t.Errorf("%s of one of two names while it is written: its next call opens it anew", name)
+		}
+		f.Close()
+		if !file.IsKept() || !file.Unsynced() {
+			t.Errorf("%s of one of two names: open %v, to be synced %v, want both", name, file.IsKept(), file.Unsynced())
+		}
+		inDir(t, o, root, func(d *inode.File) error { return d.Remove(actas.AsProcess(), "file") })
+		if file.IsKept() {
+			t.Errorf("%s, and then REMOVE of the last: the file is kept open", name)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package inode
 
 import (
+	"cmp"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type victim struct {
 type removed struct {
 	descriptors [uses]*descriptor // from the cache, where nobody finds them any more
 	cached      *descriptor       // a use of one that is among these, or that others use, too
+	left        *descriptor       // as cached
 	own         disk.Descriptor
 	held        *inode
 	next        *removed // from the same directory
@@ -128,7 +130,12 @@ func (v *victim) taken(err error) error {
 	v.taking.Done(err)
 	r := removed{cached: v.cached, own: v.own, held: v.held, next: v.dir.removed}
 	if err == nil {
-		r.descriptors = o.inodes.takeOut(v.dir.Volume, v.id)
+		r.descriptors, r.left = o.inodes.takeOutIdle(v.dir.Volume, v.id)
+		if r.left != nil && !r.left.hasName() {
+			for use, f := range o.inodes.takeOut(v.dir.Volume, v.id) {
+				r.descriptors[use] = cmp.Or(f, r.descriptors[use])
+			}
+		}
 	}
 	if v.held != nil {
 		v.held.lastName.Unlock()
@@ -151,8 +158,10 @@ func (r *removed) close(o *Opener) {
 		for _, f := range r.descriptors {
 			f.close()
 		}
-		if r.cached != nil {
-			o.inodes.release(r.cached)
+		for _, f := range [...]*descriptor{r.cached, r.left} {
+			if f != nil {
+				o.inodes.release(f)
+			}
 		}
 		r.own.Close()
 	}

@@ -127,6 +127,29 @@ func (x *Index) Remove(ino, parent uint64, name []byte) {
 	x.changes.Add(1)
 }
 
+// Suspect says that an inode may not have a name any more: who has called it looks on the disk, and then calls RemoveSuspect.
+func (x *Index) Suspect(ino, parent uint64, name []byte) {
+	h := hashOf(ino)
+	s := &x.shards[h>>(64-shardBits)]
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.suspect(h, ino, parent, name)
+}
+
+// RemoveSuspect is Remove, unless the name was added again since Suspect: somebody has seen it since, so it stays, and trusted is true.
+func (x *Index) RemoveSuspect(ino, parent uint64, name []byte) (trusted bool) {
+	x.removals.Add(1) // before the lock, see AddIf
+	h := hashOf(ino)
+	s := &x.shards[h>>(64-shardBits)]
+	x.change(s, func() {
+		if trusted = s.trusts(h, ino, parent, name); !trusted && s.remove(h, ino, parent, name) {
+			x.losses.Add(1)
+		}
+	})
+	x.changes.Add(1)
+	return trusted
+}
+
 // Name returns the nth name of an inode, from 0, in buf, and its parent. ok is false if it does not
 // have so many.
 func (x *Index) Name(ino uint64, nth int, buf *[256]byte) (parent uint64, name []byte, ok bool) {

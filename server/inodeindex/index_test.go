@@ -159,6 +159,29 @@ func TestAddIf(t *testing.T) {
 	}
 }
 
+// TestRemoveSuspect: a name that may be wrong stays if it was added again since it was suspected.
+func TestRemoveSuspect(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		x := inodeindex.New(inodeindex.NewMemory(1 << 30))
+		x.Add(5, 1, []byte("a"), false)
+		x.Add(5, 1, []byte("b"), false)
+		x.Suspect(5, 1, []byte("a"))
+		if again {
+			x.Add(5, 1, []byte("a"), false)
+		}
+		names := 1
+		if again {
+			names = 2
+		}
+		if trusted, n := x.RemoveSuspect(5, 1, []byte("a")), len(places(x, 5)); trusted != again || n != names {
+			t.Errorf("added again %v: trusted %v, %d names", again, trusted, n)
+		}
+		if x.RemoveSuspect(5, 1, []byte("c")) {
+			t.Error("a name that is not known is trusted")
+		}
+	}
+}
+
 // TestLimit: past its limit an index forgets files that were not used, and says so; the
 // directories stay.
 func TestLimit(t *testing.T) {

@@ -21,13 +21,14 @@ const recordHead = 5
 
 // The first word. It is read and written atomically by who has the shard locked only for reading.
 const (
-	lengthMask = 0xff
-	flagDir    = 1 << 8
-	flagUsed   = 1 << 9  // since the last eviction
-	flagSeen   = 1 << 10 // since Unsee
-	flagMore   = 1 << 11 // the file has names that are not remembered
-	flagDead   = 1 << 12
-	flagSaved  = 1 << 13 // by Save or Append, or it was loaded
+	lengthMask  = 0xff
+	flagDir     = 1 << 8
+	flagUsed    = 1 << 9  // since the last eviction
+	flagSeen    = 1 << 10 // since Unsee
+	flagMore    = 1 << 11 // the file has names that are not remembered
+	flagDead    = 1 << 12
+	flagSaved   = 1 << 13 // by Save or Append, or it was loaded
+	flagSuspect = 1 << 14 // by Suspect, and not added again since
 )
 
 func wordsFor(name int) int { return recordHead + (name+wordSize-1)/wordSize }
@@ -43,6 +44,12 @@ func (r record) name() []byte {
 func (r record) set(flags uint32) {
 	if atomic.LoadUint32(&r[0])&flags != flags {
 		atomic.OrUint32(&r[0], flags)
+	}
+}
+
+func (r record) clear(flags uint32) {
+	if atomic.LoadUint32(&r[0])&flags != 0 {
+		atomic.AndUint32(&r[0], ^flags)
 	}
 }
 
@@ -88,6 +95,7 @@ func (s *shard) see(h, ino, parent uint64, name []byte) (known bool) {
 	s.find(h, ino, func(_ int, r record) bool {
 		if known = r.is(ino, parent, name); known {
 			r.set(flagSeen)
+			r.clear(flagSuspect)
 		}
 		return !known
 	})
@@ -147,6 +155,27 @@ func (s *shard) enter(h uint64, ref uint32) {
 		i = (i + 1) & mask
 	}
 	s.table[i] = ref + 1
+}
+
+// suspect marks a name.
+func (s *shard) suspect(h, ino, parent uint64, name []byte) {
+	s.find(h, ino, func(_ int, r record) bool {
+		is := r.is(ino, parent, name)
+		if is {
+			r.set(flagSuspect)
+		}
+		return !is
+	})
+}
+
+// trusts reports whether a name is known, and not marked.
+func (s *shard) trusts(h, ino, parent uint64, name []byte) (trusted bool) {
+	s.find(h, ino, func(_ int, r record) bool {
+		is := r.is(ino, parent, name)
+		trusted = is && r[0]&flagSuspect == 0
+		return !is
+	})
+	return trusted
 }
 
 // remove removes a name. lost is whether the file may have others, none of which is known.

@@ -474,10 +474,13 @@ func (x *Index) repair(ino uint64) (again bool, err error) {
 	return false, nil
 }
 
-// lookIn looks for a file in the directory where the index has it with a name, and corrects that.
+// lookIn looks for a file in the directory where the index has it with a name, and corrects that. A client may move the file back
+// meanwhile: the name that it has then stays.
 func (x *Index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found bool, err error) {
+	x.names.Suspect(ino, parent, name)
 	removals := x.names.Removals()
 	if _, st, err := x.look(dir, string(name)); st.Ino == ino {
+		x.learn(dir, parent, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals) // another call may be about to remove it
 		return true, err
 	}
 	buf := make([]byte, 64<<10)
@@ -501,6 +504,6 @@ func (x *Index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found b
 			}
 		}
 	}
-	x.names.Remove(ino, parent, name)
-	return found, nil
+	trusted := x.names.RemoveSuspect(ino, parent, name)
+	return found || trusted, nil
 }

@@ -42,7 +42,7 @@ const replaced = 1<<64 - 1
 // that it does not delay the connection's other calls for long. surely is whether it is likely to
 // block, or to take as long as many calls. While too many calls are blocked, MayWait
 // waits for one of them to end. It returns false if the client has gone meanwhile: the call must
-// not be begun then.
+// not be begun then. The call must hold no lock: the calls that it waits for may wait for that.
 func (c *Call) MayWait(volume uint64, surely bool) bool {
 	c.asleep()
 	if c.permit == noPermit {

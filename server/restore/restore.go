@@ -233,6 +233,7 @@ func names(d *inode.File) (all []string, err error) {
 func change(d *inode.File, do func() error) error {
 	names := inode.LockNames(d, d)
 	defer names.Unlock()
+	defer func() { _, _ = d.Stat() }() // charges what the directory has grown or shrunk by
 	return do()
 }
 

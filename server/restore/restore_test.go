@@ -249,6 +249,63 @@ func TestRestore(t *testing.T) {
 	})
 }
 
+// used is what a volume takes on the disk: what it should have counted.
+func (v *volume) used(t *testing.T) (u quota.Usage) {
+	t.Helper()
+	root, err := os.Open(v.dir)
+	must(t, err)
+	defer root.Close()
+	price := space.PricesOf(root)
+	seen := map[uint64]bool{}
+	must(t, filepath.WalkDir(v.dir, func(at string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err := errors.Join(err, unix.Lstat(at, &st)); err != nil || seen[st.Ino] {
+			return err
+		}
+		seen[st.Ino] = true
+		u.Inodes++
+		u.Bytes += st.Blocks*512 + price.Inode
+		if price.PerName && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			u.Bytes += int64(st.Nlink-1) * price.Inode
+		}
+		return nil
+	}))
+	return u
+}
+
+// A restore counts what it makes and what it removes, and what directories grow and shrink by.
+func TestCounts(t *testing.T) {
+	testdisk.Sharing(t, func(t *testing.T, disk string) {
+		const dirs, files = 40, 100
+		v := newVolume(t, disk)
+		for v.Account.Usage().Partial {
+			time.Sleep(time.Millisecond)
+		}
+		for name, files := range map[string]int{"empty": 0, "full": files} { // snapshots that nobody has taken: the volume never had them
+			for i := range dirs {
+				dir := filepath.Join(v.ready, name, fmt.Sprint("dir", i))
+				must(t, os.MkdirAll(dir, 0o755))
+				for n := range files {
+					must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0100d", n)), nil, 0o644))
+				}
+			}
+			for n := range files {
+				must(t, os.Link(filepath.Join(v.ready, name, "dir0", fmt.Sprintf("%0100d", 0)), filepath.Join(v.ready, name, fmt.Sprint("link", n))))
+			}
+			v.taken = append(v.taken, exports.Snapshot{Name: name, At: time.Now()})
+		}
+		must(t, v.table.ShowSnapshots(7, v.ready, v.taken))
+		for _, name := range []string{"full", "empty", "full"} {
+			v.walked()
+			must(t, v.restore(t, t.Context(), name))
+			got, want := v.Account.Usage(), v.used(t)
+			if diff := got.Bytes - want.Bytes; diff > 16<<10 || diff < -16<<10 || got.Inodes != want.Inodes {
+				t.Errorf("%s: %d bytes in %d inodes are counted, want %d in %d", name, got.Bytes, got.Inodes, want.Bytes, want.Inodes)
+			}
+		}
+	})
+}
+
 // What was interrupted can be done again.
 func TestInterrupted(t *testing.T) {
 	testdisk.Sharing(t, func(t *testing.T, disk string) {

@@ -33,5 +33,5 @@
 // # Locks
 //
 // taking.mu and queue.mu are held for some lines. Who captures a file has claimed its inode, and others wait for that file alone; a claim is
-// made with the locks of package inode held, never the other way.
+// made with the locks of package inode held, never the other way. A call that would have to wait asks before it takes them: Volume.Awaited.
 package snapshot

@@ -187,13 +187,26 @@ func (w *walker) find(d *filling, e *entry) (file disk.Descriptor, st tree.Statx
 			return disk.Descriptor{}, st, err
 		}
 	}
-	id, ok := w.movedFile(e.inode)
-	if !ok {
-		return file, st, errBehind
+	return w.findMoved(e.inode)
+}
+
+// findMoved opens a file that was moved.
+func (w *walker) findMoved(inode uint64) (file disk.Descriptor, st tree.Statx, err error) {
+	for _, id := range w.movedFiles(inode) {
+		file, err = w.open(&id)
+		if errors.Is(err, syscall.ESTALE) {
+			continue // it is another subvolume's, or errBehind says what is wrong
+		}
+		if err == nil {
+			st, err = w.stat(file.FD())
+		}
+		if err == nil && st.IsOn(&w.root) {
+			return file, st, nil
+		}
+		file.Close()
+		if err != nil {
+			return disk.Descriptor{}, st, err
+		}
 	}
-	if file, err = w.open(&id); err != nil {
-		return file, st, err
-	}
-	st, err = w.stat(file.FD())
-	return file, st, err
+	return disk.Descriptor{}, st, errBehind
 }

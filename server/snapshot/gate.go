@@ -40,6 +40,25 @@ func (v *Volume) LeaveLong(p Part) { v.long.leave(p) }
 // IsTaking reports whether a snapshot is being taken. For a change that has entered, this stays so.
 func (v *Volume) IsTaking() bool { return v.taking.Load() != nil }
 
+// IsCutting reports whether a cut is asked for, and not made yet: EnterLong waits.
+func (v *Volume) IsCutting() bool { return v.long.closed.Load() != nil }
+
+// Awaited returns a channel that is closed when a change of a file has to wait for something no more, and nil if it would wait for nothing
+// now. long is whether the change begins with EnterLong. A call that waits by it holds up nobody: in EnterLong, Enter and Before it has a permit to
+// block, of which there are few, and often locks.
+func (v *Volume) Awaited(file *disk.FileID, long bool) <-chan struct{} {
+	if c := v.long.closed.Load(); long && c != nil {
+		return c.opened
+	}
+	if c := v.changes.closed.Load(); c != nil && !c.held {
+		return c.opened
+	}
+	if t := v.taking.Load(); t != nil {
+		return t.claimed(t.files.FS.NumberIn(file))
+	}
+	return nil
+}
+
 // Before captures files that are about to change, if a snapshot is being taken that does not have them yet. The change
 // has entered. Files with the zero FileID do not exist.
 func (v *Volume) Before(files ...*disk.FileID) {

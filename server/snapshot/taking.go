@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -51,9 +52,10 @@ type taking struct {
 	// waits is how long changes have waited for files to be captured.
 	// +checklocks:mu
 	waits waits
-	// moved has the files that are to be captured, and not in the directory any more that they were in at the cut.
+	// moved has the files that are to be captured, and not in the directory any more that they were in at the cut. One of another
+	// subvolume may have the same number: all of a number are kept, and whoever opens them looks which one it is.
 	// +checklocks:mu
-	moved map[uint64]disk.FileID
+	moved map[uint64][]disk.FileID
 }
 
 func object(inode uint64) string  { return objectsDir + "/" + strconv.FormatUint(inode, 10) }
@@ -74,19 +76,32 @@ func (t *taking) claim(inode uint64) bool {
 		if t.ended || t.captured.Has(inode) {
 			return false
 		}
-		wait, claimed := t.claims[inode]
-		if !claimed {
+		wait := t.claimedLocked(inode)
+		if wait == nil {
 			t.claims[inode] = nil
 			return true
-		}
-		if wait == nil {
-			wait = make(chan struct{})
-			t.claims[inode] = wait
 		}
 		t.mu.Unlock()
 		<-wait
 		t.mu.Lock()
 	}
+}
+
+// claimed returns a channel that is closed when the claim of a file ends, nil if there is none.
+func (t *taking) claimed(inode uint64) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.claimedLocked(inode)
+}
+
+// +checklocks:t.mu
+func (t *taking) claimedLocked(inode uint64) chan struct{} {
+	wait, claimed := t.claims[inode]
+	if claimed && wait == nil {
+		wait = make(chan struct{})
+		t.claims[inode] = wait
+	}
+	return wait
 }
 
 // release ends a claim. From then on the file may change.
@@ -148,17 +163,16 @@ func (t *taking) moves(file disk.FileID) {
 	inode := t.files.FS.NumberIn(&file)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.captured.Has(inode) {
-		t.moved[inode] = file
+	if all := t.moved[inode]; !t.captured.Has(inode) && !slices.Contains(all, file) {
+		t.moved[inode] = append(all, file)
 	}
 }
 
-// movedFile returns a file that was moved.
-func (t *taking) movedFile(inode uint64) (file disk.FileID, ok bool) {
+// movedFiles returns the files with a number that were moved.
+func (t *taking) movedFiles(inode uint64) []disk.FileID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	file, ok = t.moved[inode]
-	return file, ok
+	return t.moved[inode]
 }
 
 // before captures a file that is about to change. If that fails, so does the snapshot, and the change is made all the same.

@@ -45,7 +45,7 @@ func (v *Volume) Take(ctx context.Context, files *locate.Volume, own *Own, work 
 	defer fail(nil)
 	t := &taking{
 		files: files, own: own, work: work, failed: fail,
-		captured: tree.Inodes{}, counted: tree.Inodes{}, claims: map[uint64]chan struct{}{}, moved: map[uint64]disk.FileID{},
+		captured: tree.Inodes{}, counted: tree.Inodes{}, claims: map[uint64]chan struct{}{}, moved: map[uint64][]disk.FileID{},
 	}
 	if err := t.begin(); err != nil {
 		return err

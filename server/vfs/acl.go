@@ -41,7 +41,7 @@ func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
 		return exports.ErrReadOnly
 	}
 	c.Of(f)
-	if err := c.blocks(f); err != nil {
+	if err := c.blocksToChange(f, false); err != nil {
 		return err
 	}
 	err := c.AsCaller(func(u actas.Thread) error {

@@ -75,9 +75,11 @@ func (c *Call) setAttrs(f, data *inode.File, attr *SetAttr) error {
 		if err := c.denied(data, true); err != nil {
 			return err
 		}
-		if err := c.settle(data); err != nil {
+		if err := c.settleToResize(data); err != nil {
 			return err
 		}
+	} else if _, err := c.awaitSnapshot(f, false); err != nil {
+		return err
 	}
 	writer := false
 	err := c.AsCaller(func(u actas.Thread) error {

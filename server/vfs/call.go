@@ -44,7 +44,8 @@ type Conn interface {
 	// MayWait must be called before the call makes system calls that may block, for a
 	// volume. surely is whether they are likely to: then the reading is handed on at once,
 	// unless the call is alone, and otherwise after a moment. It
-	// returns false if the client has gone: the call must not be begun then.
+	// returns false if the client has gone: the call must not be begun then. Of calls that may block there are few, so it
+	// may wait for others to end. Those may wait for a lock, so the call must hold none.
 	MayWait(volume uint64, surely bool) bool
 	// Alone reports whether no other call of the connection is under way, as far as is known.
 	Alone() bool
@@ -175,7 +176,7 @@ func (c *Call) wait() {
 	c.waited = true
 }
 
-// settle must be called before what changes or reads the data of a file. If many calls wait for it already, the call waits
+// settle must be called before what reads the data of a file, and is part of settleToChange. If many calls wait for it already, the call waits
 // without its permit: else those who wait for one file would keep all others of the volume from theirs.
 func (c *Call) settle(f *inode.File) error {
 	for f.IsAwaited() {
@@ -186,6 +187,59 @@ func (c *Call) settle(f *inode.File) error {
 		}
 	}
 	return nil
+}
+
+// settleToChange must be called before what changes the data of a file. It is settle and awaitSnapshot.
+func (c *Call) settleToChange(f *inode.File, long bool) error {
+	for {
+		if err := c.settle(f); err != nil {
+			return err
+		}
+		waited, err := c.awaitSnapshot(f, long)
+		if err != nil || !waited {
+			return err
+		}
+	}
+}
+
+// settleToResize is settleToChange before the size is set.
+func (c *Call) settleToResize(f *inode.File) error {
+	return c.settleToChange(f, f.Volume.Snapshots.IsCutting() && f.ResizesLong())
+}
+
+// awaitSnapshot must be called before what changes a file. If a snapshot is about to begin, or captures the file as it was, the
+// call waits without its permit. long is whether the change may take long by itself, see snapshot.Volume.EnterLong.
+func (c *Call) awaitSnapshot(f *inode.File, long bool) (waited bool, err error) {
+	return c.awaitSnapshotOf(f.Volume, &f.ID, long)
+}
+
+func (c *Call) awaitSnapshotOf(v *exports.Volume, file *disk.FileID, long bool) (waited bool, err error) {
+	for {
+		done := v.Snapshots.Awaited(file, long)
+		if done == nil {
+			return waited, nil
+		}
+		waited = true
+		c.wait()
+		<-done
+		if err := c.mayWaitAgain(); err != nil {
+			return waited, err
+		}
+	}
+}
+
+// awaitSnapshotAt is awaitSnapshot for what has a name in a directory, and is about to be removed or replaced: later the call would wait
+// with the directory locked.
+func (c *Call) awaitSnapshotAt(dir *inode.File, name []byte) error {
+	if !dir.Volume.Snapshots.IsTaking() || checkName(name) != nil {
+		return nil
+	}
+	id, err := dir.IDOf(name)
+	if err != nil {
+		return nil // there is nothing to be captured
+	}
+	_, err = c.awaitSnapshotOf(dir.Volume, &id, false)
+	return err
 }
 
 // mayWaitAgain is MayWait after a wait.
@@ -208,4 +262,12 @@ func (c *Call) blocks(f *inode.File) error {
 	}
 	c.waited = false
 	return nil
+}
+
+// blocksToChange is blocks before what changes the file, see settleToChange.
+func (c *Call) blocksToChange(f *inode.File, long bool) error {
+	if err := c.settleToChange(f, long); err != nil {
+		return err
+	}
+	return c.blocks(f)
 }

@@ -187,7 +187,7 @@ func (c *Call) openExisting(made *Made, attr *SetAttr) error {
 		if err := c.denied(data, true); err != nil {
 			return err
 		}
-		if err := c.settle(data); err != nil {
+		if err := c.settleToResize(data); err != nil {
 			return err
 		}
 		err = c.AsCaller(func(u actas.Thread) error {

@@ -113,7 +113,7 @@ func (c *Call) Write(f *inode.File, p []byte, offset uint64) (w Written, err err
 	if offset > MaxOffset-uint64(len(p)) {
 		return w, syscall.EFBIG
 	}
-	if err := c.settle(f); err != nil {
+	if err := c.settleToChange(f, false); err != nil {
 		return w, err
 	}
 	n, attr, err := c.writeAt(f, p, offset, &attr)

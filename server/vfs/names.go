@@ -70,26 +70,29 @@ func (c *Call) Lookup(dir *inode.File, name, handle []byte) (attr disk.Attr, _ [
 // themselves, so the caller must hold no such lock, and sync what they have changed, unless the volume
 // is async. What they return besides the error is right also if the error is that of a sync.
 
-// lock locks the names of one or two directories, whose attributes before a change go to inA and inB,
-// until unlock has set those after it. After an error, as ESTALE for a directory that was removed, only unlock
-// must follow.
-func (c *Call) lock(a, b *inode.File, inA, inB *Change) (names inode.LockedNames, err error) {
-	names, ok := inode.TryLockNames(a, b)
-	if !ok {
-		c.wait()
-		names = inode.LockNames(a, b)
-		if err := c.mayWaitAgain(); err != nil {
-			return names, err
-		}
+// lock locks the names of one or two directories, until unlock. Nobody has names locked and waits for a permit.
+func (c *Call) lock(a, b *inode.File) (inode.LockedNames, error) {
+	if err := c.mayWaitAgain(); err != nil {
+		return inode.LockedNames{}, err
 	}
+	if names, ok := inode.TryLockNames(a, b); ok {
+		return names, nil
+	}
+	c.wait()
+	return inode.LockNamesInTurn(a, b, c.mayWaitAgain)
+}
+
+// lookBefore sets the attributes before a change of directories whose names are locked: inA is a's, inB is b's. The error is
+// ESTALE for a directory that was removed.
+func (c *Call) lookBefore(a, b *inode.File, inA, inB *Change) (err error) {
 	inA.Before, err = c.before(a)
 	if inB.Before = inA.Before; b.ID != a.ID && err == nil {
 		inB.Before, err = c.before(b)
 	}
-	return names, err
+	return err
 }
 
-// unlock ends a lock.
+// unlock ends a lock, and sets the attributes after the change.
 func (c *Call) unlock(names inode.LockedNames, a, b *inode.File, inA, inB *Change) {
 	defer names.Unlock()
 	inA.After = c.after(a)
@@ -151,6 +154,9 @@ func (c *Call) RemoveAny(dir *inode.File, name []byte) (Change, error) {
 }
 
 func (c *Call) remove(dir *inode.File, name []byte, remove func(*inode.File, actas.Thread, string) error) (Change, error) {
+	if err := c.awaitSnapshotAt(dir, name); err != nil {
+		return Change{}, err
+	}
 	change, err := c.change(dir, func() error {
 		if err := checkOld(dir, name); err != nil {
 			return err
@@ -180,12 +186,12 @@ func (c *Call) ownsNames(dir *inode.File) bool {
 
 // change locks the names of a directory while do changes one.
 func (c *Call) change(dir *inode.File, do func() error) (change Change, err error) {
-	if err := c.mayWaitAgain(); err != nil {
+	names, err := c.lock(dir, dir)
+	if err != nil {
 		return change, err
 	}
-	names, err := c.lock(dir, dir, &change, &change)
 	defer c.unlock(names, dir, dir, &change, &change)
-	if err != nil {
+	if err := c.lookBefore(dir, dir, &change, &change); err != nil {
 		return change, err
 	}
 	return change, do()
@@ -206,12 +212,15 @@ func (c *Call) Rename(from *inode.File, name []byte, to *inode.File, newName []b
 }
 
 func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []byte, inFrom, inTo *Change) (changed bool, err error) {
-	if err := c.mayWaitAgain(); err != nil {
+	if err := c.awaitSnapshotAt(to, newName); err != nil {
 		return false, err
 	}
-	names, err := c.lock(from, to, inFrom, inTo)
+	names, err := c.lock(from, to)
+	if err != nil {
+		return false, err
+	}
 	defer c.unlock(names, from, to, inFrom, inTo)
-	if err := cmp.Or(err, checkOld(from, name), checkOld(to, newName)); err != nil {
+	if err := cmp.Or(c.lookBefore(from, to, inFrom, inTo), checkOld(from, name), checkOld(to, newName)); err != nil {
 		return false, err
 	}
 	do := func(u actas.Thread) (err error) {
@@ -230,6 +239,9 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 
 // Link gives a file, open with UseAttr, another name in dir.
 func (c *Call) Link(f, dir *inode.File, name []byte) (Change, error) {
+	if _, err := c.awaitSnapshot(f, false); err != nil {
+		return Change{}, err
+	}
 	change, err := c.change(dir, func() error {
 		switch err := checkNew(dir, name); {
 		case err != nil:

@@ -117,7 +117,7 @@ func (c *Call) mayChangeRange(f *inode.File, offset, length uint64) error {
 	case offset+length > MaxOffset:
 		return syscall.EFBIG
 	}
-	return c.blocks(f)
+	return c.blocksToChange(f, true)
 }
 
 // changeRange has do change a range as the caller, and syncs it.
@@ -145,7 +145,7 @@ func (c *Call) Clone(from, to *inode.File, fromOffset, offset, count uint64) err
 	if max(fromOffset, offset, count) > MaxOffset || count > MaxOffset-max(fromOffset, offset) {
 		return syscall.EINVAL
 	}
-	if err := c.blocks(to); err != nil {
+	if err := c.blocksToChange(to, true); err != nil {
 		return err
 	}
 	err := c.AsCaller(func(u actas.Thread) error {
@@ -201,6 +201,9 @@ type copying struct {
 func (c *Call) copyPieces(p *copying) (done int64, err error) {
 	piece, shares := int64(copyPiece), true
 	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < c.service.copyFor); {
+		if err := c.settleToChange(p.to, shares); err != nil {
+			return done, err
+		}
 		n := int64(0)
 		if shares {
 			n = c.sharePiece(p)

@@ -82,7 +82,7 @@ func (c *Call) changeXattr(f *inode.File, name []byte, do func(actas.Thread) err
 		return change, exports.ErrReadOnly
 	}
 	c.Of(f)
-	if err := c.blocks(f); err != nil {
+	if err := c.blocksToChange(f, false); err != nil {
 		return change, err
 	}
 	alone := f.Alone()
