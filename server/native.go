@@ -125,11 +125,7 @@ func (m mounts) Root(path string, client netip.AddrPort) ([]byte, mount3.Status)
 	case !v.Allows(client.Addr()), !v.AllowsPort(client):
 		return nil, mount3.ErrAcces
 	}
-	handle, err := m.opener.Root(v)
-	if err != nil {
-		return nil, mount3.ErrServerFault
-	}
-	return handle, mount3.OK
+	return m.opener.Root(v), mount3.OK
 }
 
 // List returns the paths that can be mounted.

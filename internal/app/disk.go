@@ -72,7 +72,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 	a.exports.GivesRoom = func(id uint64, bytes int64) bool { return a.store.GivesRoom(id, bytes) } // no client is served before there is one
 	a.exports.KeepMarks(a.below(volume.UsageDir))
 	a.exports.Indexes.Keep(a.below(volume.IndexDir))
-	form, earlier, err := locate.Forms(a.exports.ByIndex, a.Root, a.below(volume.RemovedDir))
+	form, err := locate.FormOfNew(a.Root, a.exports.ByIndex)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 		Log:        a.Log,
 
 		NewIdentity: a.NewIdentity,
-		Handles:     string(form), EarlierHandles: string(earlier),
+		Handles:     string(form),
 	})
 	if err != nil {
 		return err

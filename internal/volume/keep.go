@@ -255,7 +255,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
 	next := r.again(spec)
-	next.Handles = cmp.Or(next.Handles, s.earlierHandles)
+	next.Handles = cmp.Or(next.Handles, s.handles)
 	var u quota.Usage
 	if s.quota != nil && next.Project != 0 {
 		var err error

@@ -82,10 +82,9 @@ func (o *Opener) remembers(v *exports.Volume) bool {
 	return !o.NoAttrs && v.Files.Mount() != 0 && v.FS.Numbered
 }
 
-// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
-// a handle of the other form are not, or others would be given that.
+// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are.
 func (o *Opener) numberOf(v *exports.Volume, id *disk.FileID) uint64 {
-	if !o.remembers(v) || !v.Files.HasBirths() || v.Files.IsOther(id) {
+	if !o.remembers(v) || !v.Files.HasBirths() {
 		return 0
 	}
 	return v.FS.NumberIn(id)
@@ -209,7 +208,7 @@ func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
 		version = o.versions.at(ino).Load()
 	}
 	var f *File
-	if v.FS.Quick && !v.Files.IsOther(&id) {
+	if v.FS.Quick {
 		f = o.openCached(v, id, use&^how)
 	}
 	if f == nil {

@@ -69,20 +69,6 @@ func (o *Opener) Reopen(volume uint64, id disk.FileID, write bool) (*Held, error
 	return held, err
 }
 
-// OwnForm returns the FileID of the volume's own form for one by which an earlier process knew a file; the same if there
-// is none. It waits as Reopen does.
-func (o *Opener) OwnForm(volume uint64, id disk.FileID) disk.FileID {
-	own := id
-	_ = o.patiently(func() error { // a file that is gone has none
-		is, err := o.Own(volume, id)
-		if err == nil {
-			own = is
-		}
-		return err
-	})
-	return own
-}
-
 // reopenWait is how long a file is looked for where nobody can be asked to try again later.
 const reopenWait = time.Minute
 

@@ -119,7 +119,7 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it. The FileID may not have the volume's own form.
+// volumeOf finds the volume of a handle, and begins a call in it.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
@@ -137,36 +137,8 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, di
 	return v, file, nil
 }
 
-// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
-// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
-// is kept: nobody else can look it up.
-func (o *Opener) own(v *exports.Volume, id disk.FileID) (disk.FileID, error) {
-	if !v.Files.IsOther(&id) || o.inodes.isOrphan(fileKey{v.ID, id}) {
-		return id, nil
-	}
-	return v.Files.Own(id)
-}
-
-// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
-func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
-	v, ok := o.table.ByID(volume)
-	if !ok || !v.Files.IsOther(&id) {
-		return id, nil
-	}
-	if !v.Begin() {
-		return id, unix.ESTALE
-	}
-	defer v.Done()
-	return o.own(v, id)
-}
-
 // Root returns the handle of a volume's root directory. It does not block.
-func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
-	if v.Files.RootID().IsZero() {
-		return nil, disk.ErrNoFileID
-	}
-	return o.key.Handle(v.ID, *v.Files.RootID()), nil
-}
+func (o *Opener) Root(v *exports.Volume) []byte { return o.key.Handle(v.ID, *v.Files.RootID()) }
 
 // Open opens a client's handle for use. The error is ErrBadHandle, ESTALE (also for a directory outside of the volume),
 // EACCES if the client may not use the volume, ENOTDIR with UseNames for what is no directory, EISDIR or EINVAL with
@@ -178,10 +150,6 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 	}
 	if use&AtOnce != 0 {
 		return o.openAtOnce(v, id, use), nil
-	}
-	if id, err = o.own(v, id); err != nil {
-		v.Done()
-		return nil, err
 	}
 	switch {
 	case use&Orphan != 0:
@@ -216,12 +184,7 @@ func (o *Opener) openWaiting(v *exports.Volume, id disk.FileID, use Use, readOnl
 		if !v.Begin() {
 			return unix.ESTALE
 		}
-		own, err := o.own(v, id)
-		if err != nil {
-			v.Done()
-			return err
-		}
-		f, err = o.open(v, own, use, readOnly)
+		f, err = o.open(v, id, use, readOnly)
 		return err
 	})
 	return f, err
@@ -375,7 +338,7 @@ func (o *Opener) newFile(v *exports.Volume, d disk.Descriptor) *File {
 // are kept.
 func (o *Opener) find(v *exports.Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
 	key := fileKey{v.ID, id}
-	if !o.inodes.isOrphan(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
+	if !o.inodes.isOrphan(key) || !v.Files.IsByIndex() {
 		return v.Files.Open(id, flags)
 	}
 	path, err := disk.OpenEntry(o.orphans.at(), key.name())

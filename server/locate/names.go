@@ -16,11 +16,10 @@ type Observation struct {
 
 // Observe begins an Observation.
 func (v *Volume) Observe() Observation {
-	x := v.index.Load()
-	if x == nil {
+	if v.index == nil {
 		return Observation{}
 	}
-	return Observation{x, x.names.Removals()}
+	return Observation{v.index, v.index.names.Removals()}
 }
 
 // Saw tells that an open directory has a name for an inode.
@@ -36,7 +35,7 @@ type NameChange struct{ index *Index } // nil: none
 // ChangeNames begins a NameChange. It must be called before the system call, and End after it: a file that is not found
 // meanwhile may be on its way.
 func (v *Volume) ChangeNames() NameChange {
-	x := v.index.Load()
+	x := v.index
 	if x != nil {
 		x.renaming.Add(1)
 		x.renames.Add(1)

@@ -188,11 +188,7 @@ func (c *compound) stepPseudo(n *node, name string) (o object, err error) {
 	case e.volume == nil:
 		return object{node: e.node}, nil
 	}
-	handle, err := c.server.opener.Root(e.volume)
-	if err != nil {
-		return o, statusError(nfs4.ErrServerFault)
-	}
-	o.set(handle)
+	o.set(c.server.opener.Root(e.volume))
 	return o, nil
 }
 

@@ -291,13 +291,7 @@ func (s *Server) Program() oncrpc.Program {
 // keyOf is how state knows the file of a handle.
 func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
 	volume, id, err := s.key.Parse(handle)
-	if err == nil {
-		id, err = s.opener.Own(volume, id)
-	}
-	if err != nil {
-		return state.FileKey{}, err
-	}
-	return key(volume, id), nil
+	return key(volume, id), err
 }
 
 func key(volume uint64, id disk.FileID) state.FileKey {

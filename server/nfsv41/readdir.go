@@ -168,10 +168,7 @@ func (c *compound) listPseudo(l *lister) error {
 }
 
 func (c *compound) rootAttrs(v *exports.Volume, l *lister, names *owners) error {
-	handle, err := c.server.opener.Root(v)
-	if err != nil {
-		return err
-	}
+	handle := c.server.opener.Root(v)
 	f, err := c.Open(handle, inode.UseAttr)
 	if err != nil {
 		return err

@@ -332,9 +332,7 @@ func (s *Server) watchLog() {
 
 // newReplay returns what reads a log.
 func (s *Server) newReplay(cfg state.Config) *state.Replay {
-	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, disk.NewFileID(file)).Bytes())
-	})
+	return state.NewReplay(cfg, restoreBack)
 }
 
 // goOnWith goes on with what a server before has left, and has the client tracking be what it was then.

@@ -17,7 +17,7 @@ func TestFormat1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := state.NewReplay(w.config(), decodeCallback, nil)
+	p := state.NewReplay(w.config(), decodeCallback)
 	if err := p.ApplyFormat1(left, []byte(`[{"client":7,"volume":1,"file":"AQAAAAAAAAA=","owner":"bQ=="}]`)); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func FuzzFormat1(f *testing.F) {
 	f.Add([]byte(`{"grace":{"left":-1,"owners":[{"owner":"AA==","entries":[1,1]},{"owner":"AA=="}]}}`), []byte(nil))
 	f.Fuzz(func(t *testing.T, left, notices []byte) {
 		w := newWorld(t, state.Limits{})
-		p := state.NewReplay(w.config(), decodeCallback, nil)
+		p := state.NewReplay(w.config(), decodeCallback)
 		if p.ApplyFormat1(left, notices) != nil {
 			return
 		}

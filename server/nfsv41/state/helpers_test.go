@@ -215,7 +215,7 @@ func decodeCallback(b json.RawMessage) (any, error) {
 
 // replay reads a log with as many frames as there are.
 func replay(config state.Config, b []byte) (*state.Replay, error) {
-	p := state.NewReplay(config, decodeCallback, nil)
+	p := state.NewReplay(config, decodeCallback)
 	for {
 		records, rest, ok := state.CutFrame(b)
 		if !ok {

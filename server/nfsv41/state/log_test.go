@@ -37,7 +37,7 @@ func (l *memoryLog) Append(frame []byte) (bool, error) {
 }
 
 func (l *memoryLog) Begin() error {
-	l.next = &memoryLog{config: l.config, long: l.long, replay: state.NewReplay(l.config, decodeCallback, nil)}
+	l.next = &memoryLog{config: l.config, long: l.long, replay: state.NewReplay(l.config, decodeCallback)}
 	return cmp.Or(l.err, l.copyErr)
 }
 
@@ -450,7 +450,7 @@ func FuzzReplay(f *testing.F) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
 		}
 		w := newWorld(t, state.Limits{})
-		p := state.NewReplay(w.config(), decodeCallback, nil)
+		p := state.NewReplay(w.config(), decodeCallback)
 		if p.Apply(b) != nil {
 			return
 		}
