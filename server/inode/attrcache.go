@@ -148,28 +148,6 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	return a, handle, err
 }
 
-// openRecent is open with Recent.
-func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
-	ino := o.numberOf(v, &id)
-	if ino == 0 {
-		return o.openIn(v, id, UseAttr)
-	}
-	now := time.Now().UnixNano()
-	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
-			f := o.newCached(v, id, UseAttr, cached)
-			f.Attr = a.Attr
-			return o.mustBeInside(f)
-		}
-	}
-	version := o.versions.at(ino).Load()
-	f, err := o.openIn(v, id, UseAttr)
-	if err == nil && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
-	}
-	return f, err
-}
-
 // Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
 // reading does not change them. They are remembered when it is called again.
 func (f *File) Recent(end int64) (disk.Attr, error) {
@@ -189,43 +167,4 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 		o.remember(f, version, now, true)
 	}
 	return a, err
-}
-
-// openAtOnce is open with AtOnce, and maybe Recent. It returns nil if it would block.
-func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
-	var ino, version uint64
-	now := int64(0)
-	if use&Recent != 0 {
-		ino = o.numberOf(v, &id)
-	}
-	if ino != 0 {
-		now = time.Now().UnixNano()
-		if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-			f := o.newFile(v, disk.Descriptor{})
-			f.ID, f.Attr = id, a.Attr
-			return o.ifInside(f)
-		}
-		version = o.versions.at(ino).Load()
-	}
-	var f *File
-	if v.FS.Quick {
-		f = o.openCached(v, id, use&^how)
-	}
-	if f == nil {
-		v.Done()
-		return nil
-	}
-	if f = o.ifInside(f); f != nil && ino != 0 && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, true)
-	}
-	return f
-}
-
-// ifInside returns f, or closes it and returns nil if it is not known to be inside its volume.
-func (o *Opener) ifInside(f *File) *File {
-	if o.isInside(f) {
-		return f
-	}
-	f.Close()
-	return nil
 }

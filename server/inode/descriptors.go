@@ -25,7 +25,7 @@ const (
 	filesSweep = time.Second
 )
 
-// Use is the purpose of an open file. In Open it also says how to open it.
+// Use is what a file is opened for.
 type Use uint8
 
 // What a file can be opened for.
@@ -35,20 +35,6 @@ const (
 	UseRead             // a regular file's data
 	UseWrite
 	uses // how many there are
-)
-
-// How Open opens a file, besides what for.
-const (
-	// AtOnce does not block, with UseAttr or UseRead: Open returns nil, without an error, if it would.
-	AtOnce Use = 1 << (iota + 4)
-	// Recent, with UseAttr, has Attr be remembered attributes, if they are. The kernel decides all the same what callers
-	// may do, except for a file's owner: for the owner a change of the mode that somebody makes directly on the disk
-	// counts after attrsKept. With AtOnce, too, the file may have no descriptor: only Attr, Volume and ID can be used.
-	Recent
-	// Orphan opens an orphan, and nothing else, with UseRead or UseWrite. The caller knows that somebody holds it, or may
-	// reclaim it.
-	Orphan
-	how = AtOnce | Recent | Orphan
 )
 
 func (u Use) isData() bool { return u == UseRead || u == UseWrite }

@@ -226,10 +226,10 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64, withC
 		d.Close()
 		return nil, unix.ESTALE
 	}
-	child := f.opener.newFile(f.Volume, d)
+	id, err := f.Volume.Files.Identify(d.FD(), nil)
+	child := f.opener.newFile(f.Volume, id, UseAttr, d)
 	child.restoring, child.together = f.restoring, f.together
-	var err error
-	if child.ID, err = f.Volume.Files.Identify(child.fd, nil); err == nil {
+	if err == nil {
 		child.Attr, err = child.lookAt(withChange)
 	}
 	if errors.Is(err, unix.ESTALE) { // which would be said of the directory

@@ -84,8 +84,8 @@ func (s *shown) handle(names ...string) []byte {
 }
 
 // status opens a handle, and returns the error.
-func (s *shown) status(handle []byte, use inode.Use) error {
-	f, err := patiently(func() (*inode.File, error) { return s.Open(netip.Addr{}, handle, use) })
+func (s *shown) status(handle []byte, use inode.Use, how ...inode.How) error {
+	f, err := patiently(func() (*inode.File, error) { return s.Open(netip.Addr{}, handle, use, how...) })
 	if err == nil && f != nil {
 		f.Close()
 	}
@@ -115,9 +115,9 @@ func TestHandlesOfSnapshots(t *testing.T) {
 			mustDo(t, os.Rename(filepath.Join(s.ready, "a"), filepath.Join(s.ready, "../trash")))
 			s.set("b") // whose time is another one now, as if it had been taken again
 			for _, h := range append(handles, common) {
-				for _, use := range []inode.Use{inode.UseAttr, inode.UseRead, inode.UseAttr | inode.AtOnce} {
-					if err := s.status(h, use); !errors.Is(err, unix.ESTALE) {
-						t.Errorf("%x of what is gone, for %d: %v", h, use, err)
+				for _, err := range []error{s.status(h, inode.UseAttr), s.status(h, inode.UseRead), s.status(h, inode.UseAttr, inode.AtOnce)} {
+					if !errors.Is(err, unix.ESTALE) {
+						t.Errorf("%x of what is gone: %v", h, err)
 					}
 				}
 			}
@@ -289,7 +289,7 @@ func TestTouch(t *testing.T) {
 		handle := o.Root(v)
 		look := func() (uint64, unix.Stat_t) {
 			t.Helper()
-			f, err := o.Open(netip.Addr{}, handle, inode.UseAttr|inode.Recent)
+			f, err := o.Open(netip.Addr{}, handle, inode.UseAttr, inode.Recent)
 			mustDo(t, err)
 			defer f.Close()
 			change, _, err := f.Change(f.Attr)

@@ -237,7 +237,7 @@ func (c *compound) lookedAt() (*inode.File, error) {
 	case c.left > 0, c.cur.n == 0, c.cur.file != nil:
 		return c.attrFile(&c.cur)
 	}
-	f, err := c.Open(c.cur.bytes(), inode.UseAttr|inode.AtOnce|inode.Recent)
+	f, err := c.Open(c.cur.bytes(), inode.UseAttr, inode.AtOnce, inode.Recent)
 	if errors.Is(err, syscall.ESTALE) {
 		return c.attrFile(&c.cur) // it may be open and removed
 	}

@@ -67,8 +67,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return nil, badID
 	}
 	if sid.IsSpecial() {
-		access = cmp.Or(access, readAccess)
-		return c.openAnonymous(o, sid, key, access)
+		return c.openAnonymous(o, sid, key, cmp.Or(access, readAccess))
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
 	if status != state.OK {
@@ -85,30 +84,30 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
+// openAnonymous is dataFileOf by a special stateid.
 func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
-	use := inode.UseRead
-	if access == writeAccess {
-		use = inode.UseWrite
+	f, err := c.Open(o.bytes(), inode.UseAttr, inode.AtOnce)
+	if err == nil {
+		err = mustBeRegular(f)
 	}
-	f, err := c.Open(o.bytes(), inode.UseAttr|inode.AtOnce)
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case f.Attr.IsDir():
-		return nil, syscall.EISDIR
-	case f.Attr.IsSymlink():
-		return nil, statusError(nfs4.ErrSymlink)
-	case !f.Attr.IsRegular():
-		return nil, statusError(nfs4.ErrWrongType)
 	}
 	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
 		return nil, errorOf(status)
 	}
-	if use == inode.UseRead {
-		return c.Open(o.bytes(), use|inode.AtOnce)
+	if access == readAccess {
+		return c.Open(o.bytes(), inode.UseRead, inode.AtOnce)
 	}
-	return c.Open(o.bytes(), use)
+	return c.Open(o.bytes(), inode.UseWrite)
+}
+
+// useFor is what a file is opened for by an open with an access.
+func useFor(access state.Access) inode.Use {
+	if access&state.Write != 0 {
+		return inode.UseWrite
+	}
+	return inode.UseRead
 }
 
 // read: RFC 8881 section 18.22.
@@ -171,27 +170,9 @@ func verifierOf(v uint64) (verf nfs4.Verifier) {
 	return verf
 }
 
-// commit: section 18.3. The whole file is synced, whatever the range.
+// commit: section 18.3. The whole file is synced, whatever the range. COMMIT has no stateid.
 func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
-	f, err := c.commitFile()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Commit(f); err != nil {
-		return nil, err
-	}
-	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
-}
-
-// commitFile is the current file open for writing: COMMIT has no stateid.
-func (c *compound) commitFile() (*inode.File, error) {
-	switch {
-	case !c.cur.isSet():
-		return nil, statusError(nfs4.ErrNoFileHandle)
-	case c.cur.node != nil:
-		return nil, syscall.EISDIR
-	}
-	key, err := c.server.keyOf(c.cur.bytes())
+	key, err := c.regularFile()
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +183,11 @@ func (c *compound) commitFile() (*inode.File, error) {
 			f, err = c.OpenHeld(h.Held, true)
 		}
 	}
-	if errors.Is(err, syscall.EINVAL) { // no regular file: which status that has its type says
-		_, typeErr := c.regularFile()
-		err = cmp.Or(typeErr, err)
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	if _, err := c.Commit(f); err != nil {
+		return nil, err
+	}
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
 }

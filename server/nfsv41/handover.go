@@ -9,6 +9,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -115,10 +116,15 @@ func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*st
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full
-// disk, is a descriptor without a file.
+// disk, is a descriptor without a file: its users get ESTALE.
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Descriptor {
 	h := &descriptor{}
 	h.Retain()
-	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	if v, ok := s.table.ByID(key.Volume); ok {
+		if f, err := s.opener.OpenIn(v, disk.NewFileID(key.ID[:key.Len]), useFor(access), inode.Removed); err == nil {
+			h.Held = f.Hold()
+			f.Close()
+		}
+	}
 	return h
 }

@@ -20,17 +20,26 @@ func deniedOf(d *state.Denied) nfs4.LockDenied {
 // regularFile is the current file, which must be a regular one.
 func (c *compound) regularFile() (state.FileKey, error) {
 	f, err := c.attrFile(&c.cur)
-	switch {
-	case err != nil:
-		return state.FileKey{}, err
-	case f == nil || f.Attr.IsDir():
-		return state.FileKey{}, syscall.EISDIR
-	case f.Attr.IsSymlink():
-		return state.FileKey{}, statusError(nfs4.ErrSymlink)
-	case !f.Attr.IsRegular():
-		return state.FileKey{}, statusError(nfs4.ErrWrongType)
+	if err == nil {
+		err = mustBeRegular(f)
 	}
-	return c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return state.FileKey{}, err
+	}
+	return key(f.Volume.ID, f.ID), nil
+}
+
+// mustBeRegular returns an error for what is no regular file. f is nil for a pseudo directory.
+func mustBeRegular(f *inode.File) error {
+	switch {
+	case f == nil || f.Attr.IsDir():
+		return syscall.EISDIR
+	case f.Attr.IsSymlink():
+		return statusError(nfs4.ErrSymlink)
+	case !f.Attr.IsRegular():
+		return statusError(nfs4.ErrWrongType)
+	}
+	return nil
 }
 
 // lock: RFC 8881 section 18.10.

@@ -138,7 +138,7 @@ func (c *compound) lookup() (result, error) {
 
 // step finds a name in the current directory.
 func (c *compound) step(name []byte) (o object, err error) {
-	dir, err := c.lookFile(&c.cur)
+	dir, err := c.attrFile(&c.cur, inode.Recent)
 	if err != nil {
 		return o, err
 	}

@@ -269,10 +269,7 @@ func (o *opening) does() state.Access {
 // openFound opens the file for its data, if the caller may.
 func (c *compound) openFound(o *opening) (*descriptor, error) {
 	reclaim, does := o.Claim == nfs4.ClaimPrevious, o.does()
-	use := inode.UseRead
-	if does&state.Write != 0 {
-		use = inode.UseWrite
-	}
+	use := useFor(does)
 	if o.object.found && o.object.file == nil {
 		if err := c.openEarly(o, use); err != nil {
 			return nil, err
@@ -299,7 +296,9 @@ func (c *compound) openFound(o *opening) (*descriptor, error) {
 	default:
 		o.data, err = c.Open(o.object.bytes(), use)
 		if errors.Is(err, syscall.ESTALE) && o.Claim != nfs4.ClaimNull {
-			o.data, err = c.openRemovedData(&o.object, use)
+			if _, err = c.someDescriptor(&o.object); err == nil {
+				o.data, err = c.Open(o.object.bytes(), use, inode.Removed)
+			}
 		}
 		if err != nil {
 			return nil, err

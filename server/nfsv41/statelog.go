@@ -10,13 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
