@@ -473,7 +473,7 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	mustDo(t, unix.Fstat(int(open.Fd()), &st))
 	for range 2 {
 		c := v.Account.Enter(disk.InodeOf(&st))
-		mustDo(t, c.Stat(int(open.Fd()), &st))
+		mustDo(t, c.Stat(int(open.Fd()), &st, false))
 		c.Leave("")
 	}
 	if got := v.Account.Usage(); got != want {

@@ -175,7 +175,7 @@ func (f *File) toSync() *durable.File {
 // look returns the attributes of an open file, and settles its charge if it has one.
 func look(v *exports.Volume, fd int, c *space.Charge) (disk.Attr, error) {
 	var st unix.Stat_t
-	if err := c.Look(fd, &st, v.FS.Quick); err != nil {
+	if err := c.Stat(fd, &st, v.FS.Quick); err != nil {
 		return disk.Attr{}, err
 	}
 	return v.FS.AttrOf(&st), nil

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/disk"
 )

@@ -79,7 +79,7 @@ func (c NameChange) Renamed(fromIno uint64, name string, to int, toIno uint64, n
 	w := &x.walks
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.walking { // it may be past the new place, and not have been at the old one
+	if w.walking { // it may be past the new name, and not have been at the old one
 		w.moved = append(w.moved, ino)
 	}
 }
