@@ -1,7 +1,6 @@
 package inode
 
 import (
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,35 +35,6 @@ func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
 	age := time.Duration(now - a.Atime.UnixNano())
 	const day = 24 * time.Hour
 	return age >= atimeSettles && (d.NoAtime || d.RelAtime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
-}
-
-// version counts the changes of files, of those with one index together. Its low bits are the
-// number of changes under way: until all have ended, the attributes that can be read may be those
-// of before, and are not remembered.
-type version struct{ atomic.Uint64 }
-
-const (
-	versionsKept  = 1 << 14 // a power of 2
-	oneChange     = 1 << 24
-	changesAtOnce = oneChange - 1
-)
-
-// versions has the versions of all files.
-type versions [versionsKept]version
-
-// at returns the version of the file with an inode number. Other volumes on the disk may have names
-// of the same file, so the volume does not matter.
-func (v *versions) at(ino uint64) *version {
-	// Consecutive numbers have consecutive indexes, so that a listing reads few cache lines.
-	const odd = 0x9e3779b97f4a7c15
-	const run = 64
-	const runs = versionsKept / run
-	return &v[(ino/run*odd)>>32%runs*run+ino%run]
-}
-
-// of returns the version of a file. Files without a number, whose attributes are never remembered, have one together.
-func (v *versions) of(volume *exports.Volume, id *disk.FileID) *version {
-	return v.at(volume.FS.NumberIn(id))
 }
 
 // WasRead forgets what is remembered of a file whose data, names or target was read, if that has
@@ -146,6 +116,31 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 		o.rememberAs(r, &a, f.Volume, version, l.read)
 	}
 	return a, handle, err
+}
+
+// openRecent is open with Recent, maybe AtOnce. With an error it may return a File to close, as those that follow.
+func (o *Opener) openRecent(v *exports.Volume, id disk.FileID, how How) (f *File, err error) {
+	ino := o.numberOf(v, &id)
+	if ino == 0 {
+		return o.openFile(v, id, UseAttr, how)
+	}
+	now := time.Now().UnixNano()
+	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
+		if how&AtOnce != 0 {
+			f = o.newFile(v, id, UseAttr, disk.Descriptor{})
+		} else if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
+			f = o.newCached(v, id, UseAttr, cached)
+		}
+		if f != nil {
+			f.Attr = a.Attr
+			return f, o.mustBeInside(f, how)
+		}
+	}
+	version := o.versions.at(ino).Load()
+	if f, err = o.openFile(v, id, UseAttr, how); err == nil && lasts(&f.Attr, version, now) {
+		o.remember(f, version, now, how&AtOnce != 0 || f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
+	}
+	return f, err
 }
 
 // Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if

@@ -1,6 +1,7 @@
 package inode_test
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"

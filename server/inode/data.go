@@ -143,3 +143,14 @@ func (f *File) enterToResize() (leave func()) {
 	}
 	return f.enterLong()
 }
+
+// IsAwaited reports whether so many calls wait for the data of a file that another one must call WaitForData first.
+func (f *File) IsAwaited() bool {
+	return f.cached != nil && f.cached.inode.content.waiting.Load() >= fewWait
+}
+
+// WaitForData waits while the data of an awaited file is changed. The caller must hold no lock, and no permit to block.
+func (f *File) WaitForData() {
+	f.cached.inode.content.mu.RLock()
+	f.cached.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
+}

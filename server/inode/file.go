@@ -72,6 +72,17 @@ func (f *File) AppendHandle(b []byte) []byte {
 // Handle returns the file's handle.
 func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, locate.HandleMax)) }
 
+// isOrphan reports whether the file lost its last name while a client holds it.
+func (f *File) isOrphan() bool {
+	if f.cached != nil {
+		return f.cached.inode.orphan.Load()
+	}
+	return f.opener.inodes.isOrphan(f.key())
+}
+
+// key returns the key of the file.
+func (f *File) key() fileKey { return fileKey{f.Volume.ID, f.ID} }
+
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
 func (f *File) Stat() (disk.Attr, error) {

@@ -23,6 +23,16 @@ type Held struct {
 // process may have, so that those of other calls, and connections, are left.
 func HeldMax() int { return int(min(descriptorsMax()/4, 1<<30)) }
 
+// HeldIn returns how many files of a volume clients have open, or are just removing or linking.
+func (o *Opener) HeldIn(volume uint64) (n int) {
+	o.inodes.each(func(i *inode) {
+		if i.key.volume == volume && i.held > 0 {
+			n++
+		}
+	})
+	return n
+}
+
 // Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
 // made by this call with Create; then it is open with UseWrite from here on.
 func (f *File) Hold() *Held {

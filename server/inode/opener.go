@@ -230,31 +230,6 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use, how How) (f *F
 	return f, nil
 }
 
-// openRecent is open with Recent, maybe AtOnce. With an error it may return a File to close, as those that follow.
-func (o *Opener) openRecent(v *exports.Volume, id disk.FileID, how How) (f *File, err error) {
-	ino := o.numberOf(v, &id)
-	if ino == 0 {
-		return o.openFile(v, id, UseAttr, how)
-	}
-	now := time.Now().UnixNano()
-	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if how&AtOnce != 0 {
-			f = o.newFile(v, id, UseAttr, disk.Descriptor{})
-		} else if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
-			f = o.newCached(v, id, UseAttr, cached)
-		}
-		if f != nil {
-			f.Attr = a.Attr
-			return f, o.mustBeInside(f, how)
-		}
-	}
-	version := o.versions.at(ino).Load()
-	if f, err = o.openFile(v, id, UseAttr, how); err == nil && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, how&AtOnce != 0 || f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
-	}
-	return f, err
-}
-
 // openFile opens a file by a descriptor from the cache, or a new one.
 func (o *Opener) openFile(v *exports.Volume, id disk.FileID, use Use, how How) (f *File, err error) {
 	switch {

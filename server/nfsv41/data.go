@@ -8,17 +8,10 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
-)
-
-const (
-	anyAccess   = state.Access(0)
-	readAccess  = state.Read
-	writeAccess = state.Write
-	// readHead is the size of READ's result before the data: the operation, status, eof
-	// and length.
-	readHead = 4 + 4 + 4 + 4
 )
 
 // descriptor is a state.Descriptor: the file of an open, and how many use it. Held is nil if the file could not be
@@ -41,6 +34,25 @@ func (h *descriptor) Release() {
 
 // Close is Release, at the end of a call.
 func (h *descriptor) Close() { h.Release() }
+
+// Denies reports whether an open denies reading or writing a file to version 3.
+func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
+	access := state.Read
+	if write {
+		access = state.Write
+	}
+	return s.state.Denies(key(v.ID, id), access)
+}
+
+// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
+func (s *Server) descriptorOf(key state.FileKey) *descriptor {
+	h, _ := s.state.Find(key).(*descriptor)
+	if h != nil && h.Held == nil {
+		h.Release()
+		return nil
+	}
+	return h
+}
 
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
@@ -67,7 +79,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return nil, badID
 	}
 	if sid.IsSpecial() {
-		return c.openAnonymous(o, sid, key, cmp.Or(access, readAccess))
+		return c.openAnonymous(o, sid, key, cmp.Or(access, state.Read))
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
 	if status != state.OK {
@@ -81,7 +93,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	if open.Held == nil {
 		return nil, syscall.ESTALE
 	}
-	return c.OpenHeld(open.Held, access == writeAccess)
+	return c.OpenHeld(open.Held, access == state.Write)
 }
 
 // openAnonymous is dataFileOf by a special stateid.
@@ -96,7 +108,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
 		return nil, errorOf(status)
 	}
-	if access == readAccess {
+	if access == state.Read {
 		return c.Open(o.bytes(), inode.UseRead, inode.AtOnce)
 	}
 	return c.Open(o.bytes(), inode.UseWrite)
@@ -116,7 +128,7 @@ func (c *compound) read() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	f, err := c.dataFile(args.Stateid, readAccess)
+	f, err := c.dataFile(args.Stateid, state.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +156,7 @@ func (c *compound) write() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	f, err := c.dataFile(args.Stateid, writeAccess)
+	f, err := c.dataFile(args.Stateid, state.Write)
 	if err != nil {
 		return nil, err
 	}

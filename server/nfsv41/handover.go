@@ -20,11 +20,8 @@ import (
 // that has written it (run.go), so that it is not read later. A podnas that does not know it removes it, too, as
 // it is beside the entries of the client tracking and none of them.
 
-const (
-	handoverFile = "handover.log"
-	// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
-	handoverMax = 256 << 20
-)
+// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
+const handoverMax = 256 << 20
 
 // handover is the file while it is made. It implements state.Log.
 type handover struct {

@@ -299,22 +299,3 @@ func key(volume uint64, id disk.FileID) state.FileKey {
 	copy(key.ID[:], id.Bytes())
 	return key
 }
-
-// Denies reports whether an open denies reading or writing a file to version 3.
-func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
-	access := readAccess
-	if write {
-		access = writeAccess
-	}
-	return s.state.Denies(key(v.ID, id), access)
-}
-
-// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
-func (s *Server) descriptorOf(key state.FileKey) *descriptor {
-	h, _ := s.state.Find(key).(*descriptor)
-	if h != nil && h.Held == nil {
-		h.Release()
-		return nil
-	}
-	return h
-}

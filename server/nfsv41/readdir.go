@@ -17,8 +17,6 @@ const (
 	cookiesFrom = 3
 	// statusSize is how much a result has before what maxcount bounds, READDIR4resok.
 	statusSize = 4
-	// opSize is the size of an operation's number, which its result begins with.
-	opSize = 4
 )
 
 // cookieOf is the cookie of a position in a directory. The largest are not raised: ext4 and btrfs

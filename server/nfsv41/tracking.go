@@ -42,6 +42,9 @@ func (f *trackingFile) stands(e *state.TrackedClient) bool {
 	return string(f.Owner) == e.Owner && (f.Address == "" || f.Address == e.Address) && (f.Lease == 0 || f.Lease >= e.Lease)
 }
 
+// handoverFile is beside the entries, and none of them: handover.go.
+const handoverFile = "handover.log"
+
 // openTracking makes the directory, and reads who had state when the server ended.
 func openTracking(path string, reserve *statedir.Reserve, log *slog.Logger) (*tracking, []state.TrackedClient, error) {
 	dir, err := statedir.Open(path, reserve, log)
