@@ -64,7 +64,7 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, 
 
 // dataFileOf is dataFile of the current or the saved file. badID is the error of the stateid, which comes after
 // those of the file handle.
-func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*inode.File, error) {
+func (c *compound) dataFileOf(o *object, sid nfs4.Stateid, badID error, access state.Access) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -82,7 +82,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return c.openAnonymous(o, sid, key, cmp.Or(access, state.Read))
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
-	if status != state.OK {
+	if status != nfs4.OK {
 		if _, err := c.server.table.Find(key.Volume); err != nil { // the opens of a volume go when it ends
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 }
 
 // openAnonymous is dataFileOf by a special stateid.
-func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
+func (c *compound) openAnonymous(o *object, sid nfs4.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
 	f, err := c.Open(o.bytes(), inode.UseAttr, inode.AtOnce)
 	if err == nil {
 		err = mustBeRegular(f)
@@ -105,7 +105,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 	if err != nil {
 		return nil, err
 	}
-	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
+	if status := c.server.state.CheckSpecial(sid, key, access); status != nfs4.OK {
 		return nil, errorOf(status)
 	}
 	if access == state.Read {
