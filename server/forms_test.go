@@ -63,27 +63,6 @@ func overProcesses(t *testing.T, diskDir string, form locate.Form, check func(c 
 	}
 }
 
-// TestHandlesOfAnyForm: a volume whose record has no form stays mounted whatever engine the next process has, and
-// however that finds files: the handles of all before it are good.
-func TestHandlesOfAnyForm(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, diskDir string) {
-		overProcesses(t, diskDir, "", func(c *raw, n int, had []givenHandles) {
-			for m, h := range had {
-				what := fmt.Sprintf("%s with a handle of %s", had[n].by, h.by)
-				c.usable(what, h)
-				name := []byte(fmt.Sprint("made ", n, " ", m))
-				if status := c.status(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: h.dir, Name: name}}); status != nfs3.OK {
-					t.Errorf("%s: MKDIR: %v", what, status)
-				}
-				// A file is one, by whatever handle it is used.
-				if status := c.status(nfs3.ProcRename, &nfs3.RenameArgs{From: nfs3.DirOpArgs{Dir: h.dir, Name: name}, To: nfs3.DirOpArgs{Dir: had[n].dir, Name: append(name, " moved"...)}}); status != nfs3.OK {
-					t.Errorf("%s: RENAME: %v", what, status)
-				}
-			}
-		})
-	})
-}
-
 // TestHandlesKeepTheirForm: where the record has a form, all processes give out the same handles.
 func TestHandlesKeepTheirForm(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, diskDir string) {

@@ -67,9 +67,10 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 // Stats returns the statistics of the engine.
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
-// Kept counts what is kept between calls.
+// CacheCounts counts what is kept between calls.
 func (n *native) CacheCounts() inode.CacheCounts { return n.opener.CacheCounts() }
 
+// Opener returns what opens files for all programs.
 func (n *native) Opener() *inode.Opener { return n.opener }
 
 // Serve serves the clients of l until ctx ends. It can be called once.
@@ -125,11 +126,7 @@ func (m mounts) Root(path string, client netip.AddrPort) ([]byte, mount3.Status)
 	case !v.Allows(client.Addr()), !v.AllowsPort(client):
 		return nil, mount3.ErrAcces
 	}
-	handle, err := m.opener.Root(v)
-	if err != nil {
-		return nil, mount3.ErrServerFault
-	}
-	return handle, mount3.OK
+	return m.opener.Root(v), mount3.OK
 }
 
 // List returns the paths that can be mounted.

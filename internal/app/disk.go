@@ -35,6 +35,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	if err := a.checkDisk(); err != nil {
 		return err
 	}
+	_ = quota.DropResource() // an error matters to the quotas of ext4 alone, and is found again there
 	if a.limits, err = quota.Select(a.Quota, a.Root); err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 	a.exports.GivesRoom = func(id uint64, bytes int64) bool { return a.store.GivesRoom(id, bytes) } // no client is served before there is one
 	a.exports.KeepMarks(a.below(volume.UsageDir))
 	a.exports.Indexes.Keep(a.below(volume.IndexDir))
-	form, earlier, err := locate.Forms(a.exports.ByIndex, a.Root, a.below(volume.RemovedDir))
+	form, err := locate.FormOfNew(a.Root, a.exports.ByIndex)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 		Log:        a.Log,
 
 		NewIdentity: a.NewIdentity,
-		Handles:     string(form), EarlierHandles: string(earlier),
+		Handles:     string(form),
 	})
 	if err != nil {
 		return err
@@ -112,7 +113,6 @@ func (a *App) openHeartbeat() error {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	dir := statedir.Of(folder, a.store.Reserve(), a.Log)
-	_ = dir.Remove("probe") // what older versions wrote to
 	cfg := heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log}
 	if a.shared != nil {
 		cfg.Holds = a.shared.Holds

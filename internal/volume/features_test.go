@@ -281,7 +281,7 @@ func TestPathIsUsedAgain(t *testing.T) {
 			mustDo(t, s.Close())
 
 			// As a kill would have left it.
-			mustWriteState(t, root, old.keptIn(trashDir)+".json", ready, old)
+			mustWriteRecord(t, root, old.keptIn(trashDir)+".json", record{State: ready, Volume: old})
 			if left != "directory gone" {
 				mustDo(t, os.Mkdir(filepath.Join(root, old.keptIn(trashDir)), 0o700))
 			}
@@ -296,22 +296,6 @@ func TestPathIsUsedAgain(t *testing.T) {
 			}
 			mustDo(t, s.Close())
 		})
-	}
-}
-
-// Records of the version that had no more than these fields.
-func TestOldRecords(t *testing.T) {
-	root := t.TempDir()
-	s, _ := open(t, root)
-	mustDo(t, s.Close())
-	mustDo(t, os.Mkdir(filepath.Join(root, "pvc-old"), 0o777))
-	mustDo(t, os.WriteFile(filepath.Join(root, volumesDir, "pvc-old.json"), []byte(`{
-  "state": "ready", "id": "77", "name": "pvc-old", "path": "pvc-old", "size": 1048576,
-  "claim": {"namespace": "ns", "name": "c", "uid": "u"}, "created": "2026-11-20T10:00:00Z"
-}`), 0o600))
-	s, e := open(t, root)
-	if v, err := s.Get("pvc-old"); err != nil || v.ID != 77 || len(e.names()) != 1 {
-		t.Errorf("%+v, %v, exported %v", v, err, e.names())
 	}
 }
 
@@ -336,12 +320,12 @@ func TestDamagedRecordIsKept(t *testing.T) {
 	}
 }
 
-// A volume keeps the form of its handles, whatever the next process would choose.
+// A volume keeps the form of its handles, whatever the next process would choose. What has none gets that of new volumes.
 func TestHandlesOfVolumes(t *testing.T) {
 	root := t.TempDir()
-	process := func(fresh, earlier string) *Store {
+	process := func(handles string) *Store {
 		t.Helper()
-		s, err := Open(Config{Root: root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler), Handles: fresh, EarlierHandles: earlier})
+		s, err := Open(Config{Root: root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler), Handles: handles})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +338,7 @@ func TestHandlesOfVolumes(t *testing.T) {
 			t.Errorf("%s has handles of the form %q, %v, want %q", name, v.Handles, err, form)
 		}
 	}
-	s := process("", "")
+	s := process("")
 	mustCreate(t, s, "old")
 	if _, err := s.Create(t.Context(), Spec{Name: "away", Size: 1 << 20, OnDelete: RetainFiles}); err != nil {
 		t.Fatal(err)
@@ -363,19 +347,19 @@ func TestHandlesOfVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(s, "old", "")
-	for n, forms := range [][2]string{{"inode", "kernel"}, {"kernel", "inode"}, {"", ""}} {
+	for n, handles := range []string{"inode", "kernel", ""} {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s = process(forms[0], forms[1])
+		s = process(handles)
 		if n == 0 {
 			mustCreate(t, s, "new")
 			if _, err := s.Adopt(t.Context(), Spec{Name: "away"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wants(s, "old", "kernel")
-		wants(s, "away", "kernel")
+		wants(s, "old", "inode")
+		wants(s, "away", "inode")
 		wants(s, "new", "inode")
 	}
 	if err := s.Close(); err != nil {

@@ -82,8 +82,8 @@ type Config struct {
 	// NewIdentity is the identity of a disk that has lost its own, or RandomIdentity. If it is
 	// empty, such a disk is not opened.
 	NewIdentity string
-	// Handles is Volume.Handles of new volumes, and EarlierHandles of volumes that have none.
-	Handles, EarlierHandles string
+	// Handles is Volume.Handles of new volumes, and of those whose record has none.
+	Handles string
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
@@ -104,9 +104,7 @@ type Store struct {
 	snapshotter Snapshotter // Config.Snapshots
 	overcommit  float64
 	countOnce   bool
-	// handles and earlierHandles are those of Config.
-	handles        string
-	earlierHandles string
+	handles     string // Config.Handles
 	// newIdentity is Config.NewIdentity.
 	newIdentity string
 	log         *slog.Logger
@@ -197,9 +195,6 @@ func newStore(cfg Config) (*Store, error) {
 		overcommit:  cfg.Overcommit,
 		countOnce:   cfg.CountOnce,
 		handles:     cfg.Handles,
-
-		earlierHandles: cfg.EarlierHandles,
-
 		log:         cfg.Log,
 		newIdentity: cfg.NewIdentity,
 		step:        func(string) {},
@@ -501,9 +496,6 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
-		if info, err := s.root.Lstat(r.Path); !r.summed && err == nil && info.Mode().Perm() != newDirMode {
-			return fmt.Errorf("its state is %s, but its directory is complete, and the record has no checksum that would show whether the state is right: correct the state to %s if the volume was in use, or move the record away", creating, ready)
-		}
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
@@ -534,8 +526,8 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startCopy(r)
 		return nil
 	}
-	if r.Handles == "" && s.earlierHandles != "" {
-		r.Handles = s.earlierHandles
+	if r.Handles == "" && s.handles != "" {
+		r.Handles = s.handles
 		if err := s.write(r); err != nil {
 			log.Warn("volume: the form of its file handles can't be recorded; the next start tries again", "form", r.Handles, "err", err)
 		}

@@ -73,8 +73,8 @@ type Volume struct {
 	BytesPerInode int64 `json:"bytesPerInode,omitempty"`
 	// Options determine what clients may do.
 	Options Options `json:"options,omitzero"`
-	// Handles is the form of the volume's file handles, which never changes: locate.Form. If it is empty, no podnas has
-	// recorded it.
+	// Handles is the form of the volume's file handles, which never changes: locate.Form. If it is empty, the next
+	// start gives it that of new volumes.
 	Handles string `json:"handles,omitempty"`
 	// OnDelete is what happens to the files when the volume is deleted.
 	OnDelete OnDelete `json:"onDelete,omitempty"`

@@ -107,11 +107,5 @@ func InodeID(number uint64, st *unix.Statx_t) FileID {
 	return id
 }
 
-// Open finds no file: only an index does.
-func (ByInode) Open(FileID, int) (Descriptor, error) { return Descriptor{}, unix.ESTALE }
-
-// Reopen finds no file.
-func (ByInode) Reopen(FileID, int, int) (Descriptor, error) { return Descriptor{}, unix.ESTALE }
-
 // ByInode reports whether a FileID is by inode and birth time.
 func (f *FileID) ByInode() bool { return f.bytes[0] == fileIDByInode }

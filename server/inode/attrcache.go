@@ -1,7 +1,6 @@
 package inode
 
 import (
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,35 +37,6 @@ func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
 	return age >= atimeSettles && (d.NoAtime || d.RelAtime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
 }
 
-// version counts the changes of files, of those with one index together. Its low bits are the
-// number of changes under way: until all have ended, the attributes that can be read may be those
-// of before, and are not remembered.
-type version struct{ atomic.Uint64 }
-
-const (
-	versionsKept  = 1 << 14 // a power of 2
-	oneChange     = 1 << 24
-	changesAtOnce = oneChange - 1
-)
-
-// versions has the versions of all files.
-type versions [versionsKept]version
-
-// at returns the version of the file with an inode number. Other volumes on the disk may have names
-// of the same file, so the volume does not matter.
-func (v *versions) at(ino uint64) *version {
-	// Consecutive numbers have consecutive indexes, so that a listing reads few cache lines.
-	const odd = 0x9e3779b97f4a7c15
-	const run = 64
-	const runs = versionsKept / run
-	return &v[(ino/run*odd)>>32%runs*run+ino%run]
-}
-
-// of returns the version of a file. Files without a number, whose attributes are never remembered, have one together.
-func (v *versions) of(volume *exports.Volume, id *disk.FileID) *version {
-	return v.at(volume.FS.NumberIn(id))
-}
-
 // WasRead forgets what is remembered of a file whose data, names or target was read, if that has
 // changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
 // mount(8).
@@ -82,10 +52,9 @@ func (o *Opener) remembers(v *exports.Volume) bool {
 	return !o.NoAttrs && v.Files.Mount() != 0 && v.FS.Numbered
 }
 
-// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
-// a handle of the other form are not, or others would be given that.
+// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are.
 func (o *Opener) numberOf(v *exports.Volume, id *disk.FileID) uint64 {
-	if !o.remembers(v) || !v.Files.HasBirths() || v.Files.IsOther(id) {
+	if !o.remembers(v) || !v.Files.HasBirths() {
 		return 0
 	}
 	return v.FS.NumberIn(id)
@@ -149,24 +118,27 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	return a, handle, err
 }
 
-// openRecent is open with Recent.
-func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
+// openRecent is open with Recent, maybe AtOnce. With an error it may return a File to close, as those that follow.
+func (o *Opener) openRecent(v *exports.Volume, id disk.FileID, how How) (f *File, err error) {
 	ino := o.numberOf(v, &id)
 	if ino == 0 {
-		return o.openIn(v, id, UseAttr)
+		return o.openFile(v, id, UseAttr, how)
 	}
 	now := time.Now().UnixNano()
 	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
-			f := o.newCached(v, id, UseAttr, cached)
+		if how&AtOnce != 0 {
+			f = o.newFile(v, id, UseAttr, disk.Descriptor{})
+		} else if cached := o.inodes.get(v, &id, UseAttr); cached != nil {
+			f = o.newCached(v, id, UseAttr, cached)
+		}
+		if f != nil {
 			f.Attr = a.Attr
-			return o.mustBeInside(f)
+			return f, o.mustBeInside(f, how)
 		}
 	}
 	version := o.versions.at(ino).Load()
-	f, err := o.openIn(v, id, UseAttr)
-	if err == nil && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
+	if f, err = o.openFile(v, id, UseAttr, how); err == nil && lasts(&f.Attr, version, now) {
+		o.remember(f, version, now, how&AtOnce != 0 || f.Attr.IsDir() || f.cached != nil && f.cached.looked.Swap(true))
 	}
 	return f, err
 }
@@ -190,43 +162,4 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 		o.remember(f, version, now, true)
 	}
 	return a, err
-}
-
-// openAtOnce is open with AtOnce, and maybe Recent. It returns nil if it would block.
-func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
-	var ino, version uint64
-	now := int64(0)
-	if use&Recent != 0 {
-		ino = o.numberOf(v, &id)
-	}
-	if ino != 0 {
-		now = time.Now().UnixNano()
-		if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-			f := o.newFile(v, disk.Descriptor{})
-			f.ID, f.Attr = id, a.Attr
-			return o.ifInside(f)
-		}
-		version = o.versions.at(ino).Load()
-	}
-	var f *File
-	if v.FS.Quick && !v.Files.IsOther(&id) {
-		f = o.openCached(v, id, use&^how)
-	}
-	if f == nil {
-		v.Done()
-		return nil
-	}
-	if f = o.ifInside(f); f != nil && ino != 0 && lasts(&f.Attr, version, now) {
-		o.remember(f, version, now, true)
-	}
-	return f
-}
-
-// ifInside returns f, or closes it and returns nil if it is not known to be inside its volume.
-func (o *Opener) ifInside(f *File) *File {
-	if o.isInside(f) {
-		return f
-	}
-	f.Close()
-	return nil
 }

@@ -1,8 +1,6 @@
 package inode
 
 import (
-	"bytes"
-	"cmp"
 	"sync"
 	"sync/atomic"
 )
@@ -55,36 +53,3 @@ func (c *content) rlock() {
 // fewWait is how many calls may wait for the data of a file, or for the names of a directory, with a permit to block, of which
 // there are few.
 const fewWait = 8
-
-// IsAwaited reports whether so many calls wait for the data of a file that another one must call WaitForData first.
-func (f *File) IsAwaited() bool {
-	return f.cached != nil && f.cached.inode.content.waiting.Load() >= fewWait
-}
-
-// WaitForData waits while the data of an awaited file is changed. The caller must hold no lock, and no permit to block.
-func (f *File) WaitForData() {
-	f.cached.inode.content.mu.RLock()
-	f.cached.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
-}
-
-// lockBoth locks the data of two files, or of one, until the function that it returns is called. Not checked: which of
-// the two is locked first is not known before.
-//
-// +checklocksignore
-func lockBoth(a, b *File) (unlock func()) {
-	first, second := &a.cached.inode.content, &b.cached.inode.content
-	if first == second {
-		first.lock()
-		return first.mu.Unlock
-	}
-	// Every call locks in this order, so none waits for the other.
-	if cmp.Or(cmp.Compare(a.Volume.ID, b.Volume.ID), bytes.Compare(a.ID.Bytes(), b.ID.Bytes())) > 0 {
-		first, second = second, first
-	}
-	first.lock()
-	second.lock()
-	return func() {
-		second.mu.Unlock()
-		first.mu.Unlock()
-	}
-}

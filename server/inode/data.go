@@ -9,8 +9,6 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/exports"
-	"github.com/podnas/podnas/server/space"
 )
 
 // The data of a file that is open with UseRead or UseWrite. It was opened as root, so
@@ -152,33 +150,13 @@ func (f *File) enterToResize() (leave func()) {
 	return f.enterLong()
 }
 
-// openData opens a regular file for use. removed is whether it may be one that is kept only for
-// who holds it open.
-func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, removed bool) (disk.Descriptor, *space.Charge, error) {
-	path, err := o.find(v, id, UseAttr.flags())
-	if err != nil {
-		return disk.Descriptor{}, nil, err
-	}
-	defer path.Close()
-	attr, err := look(v, path.FD(), nil)
-	switch {
-	case err != nil:
-		return disk.Descriptor{}, nil, err
-	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.inodes.isOrphan(fileKey{v.ID, id}):
-		return disk.Descriptor{}, nil, unix.ESTALE
-	case attr.IsDir():
-		return disk.Descriptor{}, nil, unix.EISDIR
-	case !attr.IsRegular(): // to open a fifo or a device has effects
-		return disk.Descriptor{}, nil, unix.EINVAL
-	}
-	d, err := v.Files.Reopen(id, path.FD(), use.flags())
-	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
-		d, err = o.openOwn(v, id, path.FD(), use)
-	}
-	if err != nil || v.Account == nil {
-		return d, nil, err
-	}
-	c := v.Account.Enter(v.FS.Inode(&attr))
-	_, _ = look(v, d.FD(), c) // so that only changes are charged; the next stat returns the error
-	return d, c, nil
+// IsAwaited reports whether so many calls wait for the data of a file that another one must call WaitForData first.
+func (f *File) IsAwaited() bool {
+	return f.cached != nil && f.cached.inode.content.waiting.Load() >= fewWait
+}
+
+// WaitForData waits while the data of an awaited file is changed. The caller must hold no lock, and no permit to block.
+func (f *File) WaitForData() {
+	f.cached.inode.content.mu.RLock()
+	f.cached.inode.content.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
 }

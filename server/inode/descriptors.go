@@ -25,7 +25,7 @@ const (
 	filesSweep = time.Second
 )
 
-// Use is the purpose of an open file. In Open it also says how to open it.
+// Use is what a file is opened for.
 type Use uint8
 
 // What a file can be opened for.
@@ -35,20 +35,6 @@ const (
 	UseRead             // a regular file's data
 	UseWrite
 	uses // how many there are
-)
-
-// How Open opens a file, besides what for.
-const (
-	// AtOnce does not block, with UseAttr or UseRead: Open returns nil, without an error, if it would.
-	AtOnce Use = 1 << (iota + 4)
-	// Recent, with UseAttr, has Attr be remembered attributes, if they are. The kernel decides all the same what callers
-	// may do, except for a file's owner: for the owner a change of the mode that somebody makes directly on the disk
-	// counts after attrsKept. With AtOnce, too, the file may have no descriptor: only Attr, Volume and ID can be used.
-	Recent
-	// Orphan opens an orphan, and nothing else, with UseRead or UseWrite. The caller knows that somebody holds it, or may
-	// reclaim it.
-	Orphan
-	how = AtOnce | Recent | Orphan
 )
 
 func (u Use) isData() bool { return u == UseRead || u == UseWrite }
@@ -439,6 +425,41 @@ func (t *inodes) removeIdle() (unsynced []*descriptor, more bool) {
 		t.rest.Store(false)
 	}
 	return unsynced, more
+}
+
+// idleFiles is a list of cached descriptors that nobody uses, the least recently used first. A descriptor goes in and out
+// with each call, so the list's links are in descriptor, and allocate nothing. The mu of the list's shard guards it.
+type idleFiles struct {
+	first, last *descriptor
+	len         int
+}
+
+// push puts a descriptor at the end.
+func (l *idleFiles) push(f *descriptor) {
+	f.in, f.before, f.after = l, l.last, nil
+	if l.last != nil {
+		l.last.after = f
+	} else {
+		l.first = f
+	}
+	l.last = f
+	l.len++
+}
+
+// remove takes a descriptor out that is in the list.
+func (l *idleFiles) remove(f *descriptor) {
+	if f.before != nil {
+		f.before.after = f.after
+	} else {
+		l.first = f.after
+	}
+	if f.after != nil {
+		f.after.before = f.before
+	} else {
+		l.last = f.before
+	}
+	f.in, f.before, f.after = nil, nil, nil
+	l.len--
 }
 
 // firstSince returns the first descriptor if it was idle for too long at a sweep, or else nil.

@@ -8,7 +8,8 @@
 //     volume, so that the export can't end before the call does.
 //  2. It returns a [File]. The descriptor comes from the cache (descriptors.go), or package locate finds
 //     the file, as the process: usually as root. So the caller of File must check what the
-//     client's user may do. With [AtOnce] it returns nothing where this would block.
+//     client's user may do. With [AtOnce] it fails where this would block. What podnas opens by itself is opened by [Opener.OpenIn],
+//     and a name in a directory that is open by [File.Lookup].
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
 //  4. Each change of a file is made in File.change (change.go), and several by one call in Together.Do: attributes that were read before are not used

@@ -74,6 +74,17 @@ func (f *File) AppendHandle(b []byte) []byte {
 // Handle returns the file's handle.
 func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, locate.HandleMax)) }
 
+// isOrphan reports whether the file lost its last name while a client holds it.
+func (f *File) isOrphan() bool {
+	if f.cached != nil {
+		return f.cached.inode.orphan.Load()
+	}
+	return f.opener.inodes.isOrphan(f.key())
+}
+
+// key returns the key of the file.
+func (f *File) key() fileKey { return fileKey{f.Volume.ID, f.ID} }
+
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
 func (f *File) Stat() (disk.Attr, error) {
@@ -177,7 +188,7 @@ func (f *File) toSync() *durable.File {
 // look returns the attributes of an open file, and settles its charge if it has one.
 func look(v *exports.Volume, fd int, c *space.Charge) (disk.Attr, error) {
 	var st unix.Stat_t
-	if err := c.Look(fd, &st, v.FS.Quick); err != nil {
+	if err := c.Stat(fd, &st, v.FS.Quick); err != nil {
 		return disk.Attr{}, err
 	}
 	return v.FS.AttrOf(&st), nil
@@ -228,10 +239,10 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64, withC
 		d.Close()
 		return nil, unix.ESTALE
 	}
-	child := f.opener.newFile(f.Volume, d)
+	id, err := f.Volume.Files.Identify(d.FD(), nil)
+	child := f.opener.newFile(f.Volume, id, UseAttr, d)
 	child.restoring, child.together = f.restoring, f.together
-	var err error
-	if child.ID, err = f.Volume.Files.Identify(child.fd, nil); err == nil {
+	if err == nil {
 		child.Attr, err = child.lookAt(withChange)
 	}
 	if errors.Is(err, unix.ESTALE) { // which would be said of the directory

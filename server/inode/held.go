@@ -1,15 +1,12 @@
 package inode
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
 )
 
@@ -26,6 +23,16 @@ type Held struct {
 // process may have, so that those of other calls, and connections, are left.
 func HeldMax() int { return int(min(descriptorsMax()/4, 1<<30)) }
 
+// HeldIn returns how many files of a volume clients have open, or are just removing or linking.
+func (o *Opener) HeldIn(volume uint64) (n int) {
+	o.inodes.each(func(i *inode) {
+		if i.key.volume == volume && i.held > 0 {
+			n++
+		}
+	})
+	return n
+}
+
 // Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
 // made by this call with Create; then it is open with UseWrite from here on.
 func (f *File) Hold() *Held {
@@ -37,67 +44,6 @@ func (f *File) Hold() *Held {
 	f.ofHeld = true
 	f.by = &Held{opener: f.opener, descriptor: f.cached}
 	return f.by
-}
-
-// Reopen opens a file that was held by an earlier process, whether or not it has been removed. It
-// asks for no client's rights. The error is ESTALE if the file, or its volume, is not there any
-// more.
-//
-// Where an index is used it waits for that, at most for reopenWait.
-func (o *Opener) Reopen(volume uint64, id disk.FileID, write bool) (*Held, error) {
-	v, ok := o.table.ByID(volume)
-	if !ok {
-		return nil, unix.ESTALE
-	}
-	use := UseRead
-	if write {
-		use = UseWrite
-	}
-	var held *Held
-	err := o.patiently(func() error {
-		if !v.Begin() {
-			return unix.ESTALE
-		}
-		f, err := o.openDataIn(v, id, use, true)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		held = f.Hold()
-		return nil
-	})
-	return held, err
-}
-
-// OwnForm returns the FileID of the volume's own form for one by which an earlier process knew a file; the same if there
-// is none. It waits as Reopen does.
-func (o *Opener) OwnForm(volume uint64, id disk.FileID) disk.FileID {
-	own := id
-	_ = o.patiently(func() error { // a file that is gone has none
-		is, err := o.Own(volume, id)
-		if err == nil {
-			own = is
-		}
-		return err
-	})
-	return own
-}
-
-// reopenWait is how long a file is looked for where nobody can be asked to try again later.
-const reopenWait = time.Minute
-
-func (o *Opener) patiently(do func() error) error {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err := do()
-		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > reopenWait {
-			return err
-		}
-		select {
-		case <-o.stop:
-			return err
-		default:
-		}
-	}
 }
 
 // Created reports whether the file was made by this call with Create, and can be held as it is.

@@ -1,6 +1,7 @@
 package inode
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -37,6 +38,26 @@ type inode struct {
 	// state has the calls that wait for a sync of the file, and its failed syncs.
 	state durable.State
 }
+
+// names is the lock of a directory's names.
+type names struct {
+	key   fileKey
+	users atomic.Int32  // calls that may lock it
+	seq   atomic.Uint64 // how often it was locked, and was left by its last user
+
+	waiting atomic.Int32 // calls in lockOfFew that wait for lock
+	turn    sync.Mutex   // of the calls that are too many for lockOfFew, for the one that is next: see LockNamesInTurn
+	lock    sync.Mutex
+	// after is what the directory's attributes are after a change.
+	// +checklocks:lock
+	after disk.Attr
+	// latest is seq, when after is from the latest change, or never.
+	// +checklocks:lock
+	latest uint64
+}
+
+// never is none of names.seq.
+const never = math.MaxUint64
 
 // shard is a part of the table of inodes, with the idle descriptors of its files. Those in use are only in their inode:
 // there may be very many of them, as clients hold files open.
@@ -159,16 +180,6 @@ func (t *inodes) each(do func(*inode)) {
 	}
 }
 
-// HeldIn returns how many files of a volume clients have open, or are just removing or linking.
-func (o *Opener) HeldIn(volume uint64) (n int) {
-	o.inodes.each(func(i *inode) {
-		if i.key.volume == volume && i.held > 0 {
-			n++
-		}
-	})
-	return n
-}
-
 // use is another use of a file by a client that has it open, or a call that changes its names, until release.
 func (t *inodes) use(key fileKey) *inode {
 	s, number := t.shardOf(&key)
@@ -227,14 +238,3 @@ func (t *inodes) setOrphan(i *inode, orphan bool) bool {
 	i.shard.leaveLocked(i)
 	return true
 }
-
-// isOrphan reports whether the file lost its last name while a client holds it.
-func (f *File) isOrphan() bool {
-	if f.cached != nil {
-		return f.cached.inode.orphan.Load()
-	}
-	return f.opener.inodes.isOrphan(f.key())
-}
-
-// key returns the key of the file.
-func (f *File) key() fileKey { return fileKey{f.Volume.ID, f.ID} }

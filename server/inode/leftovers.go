@@ -6,15 +6,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/exports"
 )
 
 // OpenOrphans has files that are removed while they are held become orphans, in a directory on the disk of the
-// volumes. What is there from the process before can be opened again with Reopen, and Open with Orphan.
+// volumes. What is there from the process before can be opened again with Removed.
 // Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
 func (o *Opener) OpenOrphans(dir string) error {
 	d, err := statedir.Open(dir, nil, o.log)
@@ -62,24 +59,6 @@ func (o *Opener) countOrphan(f *inode) {
 	defer own.Close()
 	taking := v.Account.Take(own.FD())
 	taking.Done(nil)
-}
-
-// openOrphan is open with Orphan. The error is ESTALE if the file is none.
-func (o *Opener) openOrphan(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
-	if !o.inodes.isOrphan(fileKey{v.ID, id}) {
-		v.Done()
-		return nil, unix.ESTALE
-	}
-	f, err := o.openDataIn(v, id, use, true)
-	if err != nil {
-		return nil, err
-	}
-	f.ofHeld = true
-	if f.Attr, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // The pace of EndReclaim, which leaves the disk to clients.

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"math"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -17,26 +14,6 @@ import (
 // every difference to its own change, and would miss changes of others in between: RFC
 // 1813 section 2.6. And the names of a directory are charged by the directory's usage before
 // and after. So every call that changes names locks the directory.
-
-// names is the lock of a directory's names.
-type names struct {
-	key   fileKey
-	users atomic.Int32  // calls that may lock it
-	seq   atomic.Uint64 // how often it was locked, and was left by its last user
-
-	waiting atomic.Int32 // calls in lockOfFew that wait for lock
-	turn    sync.Mutex   // of the calls that are too many for lockOfFew, for the one that is next: see LockNamesInTurn
-	lock    sync.Mutex
-	// after is what the directory's attributes are after a change.
-	// +checklocks:lock
-	after disk.Attr
-	// latest is seq, when after is from the latest change, or never.
-	// +checklocks:lock
-	latest uint64
-}
-
-// never is none of names.seq.
-const never = math.MaxUint64
 
 // enterNames gets the lock of the directory's names, before its attributes, until leaveNames.
 func (f *File) enterNames() {

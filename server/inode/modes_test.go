@@ -63,8 +63,7 @@ func (p *process) end() {
 // use opens a file of the volume, and closes it.
 func (p *process) use(t *testing.T, name string, use inode.Use) error {
 	t.Helper()
-	root, err := p.Root(p.volume)
-	mustDo(t, err)
+	root := p.Root(p.volume)
 	f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, name), use)
 	if err == nil {
 		f.Close()
@@ -215,8 +214,7 @@ func TestLeftModes(t *testing.T) {
 	}
 	chmod := func(t *testing.T, p *process, mode uint32) {
 		t.Helper()
-		root, err := p.Root(p.volume)
-		mustDo(t, err)
+		root := p.Root(p.volume)
 		f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, "file"), inode.UseAttr)
 		mustDo(t, err)
 		defer f.Close()

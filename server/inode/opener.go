@@ -119,7 +119,7 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it. The FileID may not have the volume's own form.
+// volumeOf finds the volume of a handle, and begins a call in it.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
@@ -137,184 +137,121 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, di
 	return v, file, nil
 }
 
-// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
-// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
-// is kept: nobody else can look it up.
-func (o *Opener) own(v *exports.Volume, id disk.FileID) (disk.FileID, error) {
-	if !v.Files.IsOther(&id) || o.inodes.isOrphan(fileKey{v.ID, id}) {
-		return id, nil
-	}
-	return v.Files.Own(id)
-}
-
-// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
-func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
-	v, ok := o.table.ByID(volume)
-	if !ok || !v.Files.IsOther(&id) {
-		return id, nil
-	}
-	if !v.Begin() {
-		return id, unix.ESTALE
-	}
-	defer v.Done()
-	return o.own(v, id)
-}
-
 // Root returns the handle of a volume's root directory. It does not block.
-func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
-	if v.Files.RootID().IsZero() {
-		return nil, disk.ErrNoFileID
+func (o *Opener) Root(v *exports.Volume) []byte { return o.key.Handle(v.ID, *v.Files.RootID()) }
+
+// How is how Open and OpenIn open a file, besides what for. By default they wait for the disk, and Attr is what is there now.
+type How uint8
+
+const (
+	// AtOnce does not block, with UseAttr or UseRead: the error is ErrBlocks if it would.
+	AtOnce How = 1 << iota
+	// Recent, with UseAttr, has Attr be remembered attributes, if they are. The kernel decides all the same what callers
+	// may do, except for a file's owner: for the owner a change of the mode that somebody makes directly on the disk
+	// counts after attrsKept. With AtOnce, too, the file may have no descriptor: only Attr, Volume and ID can be used.
+	Recent
+	// Removed, with UseRead or UseWrite, opens a file also if it was removed while a client had it open, and also to write in a volume
+	// that clients may not change. The caller knows that somebody holds it, or may reclaim it.
+	Removed
+	// ToRestore is for a restore, also of a volume that clients may not change. Changes by the File, and by those that are opened
+	// through it, are made while the volume is held, see snapshot.Volume.Hold. The caller holds it.
+	ToRestore
+)
+
+func allOf(how []How) (all How) {
+	for _, h := range how {
+		all |= h
 	}
-	return o.key.Handle(v.ID, *v.Files.RootID()), nil
+	return all
 }
+
+// ErrBlocks is that a file can't be opened AtOnce.
+var ErrBlocks = errors.New("to open the file may block")
 
 // Open opens a client's handle for use. The error is ErrBadHandle, ESTALE (also for a directory outside of the volume),
 // EACCES if the client may not use the volume, ENOTDIR with UseNames for what is no directory, EISDIR or EINVAL with
-// UseRead and UseWrite for what is no regular file, and exports.ErrReadOnly for a change if the volume is.
-func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
+// UseRead and UseWrite for what is no regular file, exports.ErrReadOnly for a change if the volume is, and EAGAIN if it is not known yet
+// where the file is.
+func (o *Opener) Open(client netip.Addr, handle []byte, use Use, how ...How) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
 	}
-	if use&AtOnce != 0 {
-		return o.openAtOnce(v, id, use), nil
-	}
-	if id, err = o.own(v, id); err != nil {
-		v.Done()
-		return nil, err
-	}
-	switch {
-	case use&Orphan != 0:
-		return o.openOrphan(v, id, use&^how)
-	case use&Recent != 0:
-		return o.openRecent(v, id)
-	}
-	return o.open(v, id, use, v.Options.ReadOnly)
+	return o.open(v, id, use, allOf(how))
 }
 
-// OpenIn is Open for who can't be asked to try again: it waits as Reopen does. The zero FileID is that of
-// the volume's root, and whose clients may use the volume is not looked at.
-func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
-	return o.openWaiting(v, id, use, v.Options.ReadOnly)
-}
+// openWait is how long OpenIn looks for a file.
+const openWait = time.Minute
 
-// OpenToRestore is OpenIn for a restore, also of a volume that clients may not change. Changes by the File, and by those that are opened
-// through it, are made while the volume is held, see snapshot.Volume.Hold. The caller holds it.
-func (o *Opener) OpenToRestore(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
-	f, err := o.openWaiting(v, id, use, false)
-	if err == nil {
-		f.restoring = true
-	}
-	return f, err
-}
-
-func (o *Opener) openWaiting(v *exports.Volume, id disk.FileID, use Use, readOnly bool) (f *File, err error) {
+// OpenIn is Open for what podnas does by itself, and can't be asked to try again: where an index is used it waits for that, at most for
+// openWait. The zero FileID is that of the volume's root, and whose clients may use the volume is not looked at.
+func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use, how ...How) (*File, error) {
 	if id.IsZero() {
 		id = *v.Files.RootID()
 	}
-	err = o.patiently(func() error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if !v.Begin() {
-			return unix.ESTALE
+			return nil, unix.ESTALE
 		}
-		own, err := o.own(v, id)
-		if err != nil {
-			v.Done()
-			return err
+		f, err := o.open(v, id, use, allOf(how))
+		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > openWait {
+			return f, err
 		}
-		f, err = o.open(v, own, use, readOnly)
-		return err
-	})
-	return f, err
+		select {
+		case <-o.stop:
+			return nil, err
+		default:
+		}
+	}
 }
 
-// open is Open in a volume in which a call has begun; Close, or an error, ends that call. With readOnly it refuses what is
-// opened to be changed.
-func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use, readOnly bool) (f *File, err error) {
-	if use.isData() {
-		f, err = o.openDataIn(v, id, use, false)
+// open opens a file of a volume in which a call has begun; Close, or an error, ends that call.
+func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use, how How) (f *File, err error) {
+	if how&Recent != 0 {
+		f, err = o.openRecent(v, id, how)
 	} else {
-		f, err = o.openIn(v, id, use)
+		f, err = o.openFile(v, id, use, how)
 	}
-	if err == nil && readOnly && (use == UseNames || use == UseWrite) {
+	if f == nil {
+		v.Done()
+		return nil, err
+	}
+	if err == nil && v.Options.ReadOnly && (use == UseNames || use == UseWrite) && how&(Removed|ToRestore) == 0 {
 		err = exports.ErrReadOnly
 	}
 	if err == nil && use == UseNames {
 		err = f.enterCharge()
 	}
-	if err != nil && f != nil {
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return f, err
-}
-
-// openDataIn opens a file of a volume in which a call has begun; Close, or an error,
-// ends that call. The descriptor is cached. removed is that of openData.
-func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed bool) (*File, error) {
-	if removed || !o.inodes.isOrphan(fileKey{v.ID, id}) { // whose descriptors are for who holds it
-		if f := o.openCached(v, id, use); f != nil {
-			return f, nil
-		}
-	}
-	o.inodes.misses.Add(1)
-	d, charge, err := o.openData(v, id, use, removed)
-	if err != nil {
-		v.Done()
-		return nil, err
-	}
-	return o.newCached(v, id, use, o.cache(v, id, use, d, charge)), nil
-}
-
-// openIn is openDataIn for UseAttr and UseNames.
-func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
-	if f := o.openCached(v, id, use); f != nil {
-		return o.mustBeInside(f)
-	}
-	o.inodes.misses.Add(1)
-	now := o.inside.Now()
-	d, err := o.find(v, id, use.flags())
-	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
-		var path disk.Descriptor
-		if path, err = o.find(v, id, UseAttr.flags()|unix.O_DIRECTORY); err == nil {
-			d, err = o.openOwn(v, id, path.FD(), use)
-			path.Close()
-		}
-	}
-	if err != nil {
-		v.Done()
-		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
-			err = unix.ENOTDIR
-		}
-		return nil, err
-	}
-	f := o.newFile(v, d)
-	f.ID, f.use = id, use
-	f.enterNames()
-	if f.Attr, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	if v.Files.IsByIndex() && f.Attr.IsDir() {
-		o.inside.Put(&v.Files, &id, now) // a path from the root led to it
-	}
-	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
-		return f, err
-	}
-	var c *space.Charge
-	if use == UseNames && v.Account != nil {
-		c = v.Account.Enter(v.FS.Inode(&f.Attr))
-	}
-	f.useCached(o.cache(v, id, use, f.own.Take(), c))
-	if f.charge != nil { // Attr must be what the charge was settled with
-		if f.Attr, err = f.Stat(); err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
+	f.ofHeld, f.restoring = how&Removed != 0, how&ToRestore != 0
 	return f, nil
 }
 
-// openCached opens a file from the cache. It returns nil if it is not cached.
+// openFile opens a file by a descriptor from the cache, or a new one.
+func (o *Opener) openFile(v *exports.Volume, id disk.FileID, use Use, how How) (f *File, err error) {
+	switch {
+	case how&AtOnce != 0 && !v.FS.Quick:
+	case use.isData() && how&Removed == 0 && o.inodes.isOrphan(fileKey{v.ID, id}): // whose descriptors are for who holds it
+	default:
+		f = o.openCached(v, id, use)
+	}
+	switch {
+	case f != nil:
+		return f, o.mustBeInside(f, how)
+	case how&AtOnce != 0:
+		return nil, ErrBlocks
+	}
+	o.inodes.misses.Add(1)
+	if use.isData() {
+		return o.openData(v, id, use, how)
+	}
+	return o.openAttr(v, id, use)
+}
+
+// openCached opens a file by a descriptor from the cache. It returns nil if there is none.
 func (o *Opener) openCached(v *exports.Volume, id disk.FileID, use Use) *File {
 	cached := o.inodes.get(v, &id, use)
 	if cached == nil {
@@ -342,10 +279,81 @@ func (o *Opener) openCached(v *exports.Volume, id disk.FileID, use Use) *File {
 	return nil
 }
 
+// openAttr opens a file for UseAttr or UseNames.
+func (o *Opener) openAttr(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
+	now := o.inside.Now()
+	d, err := o.find(v, id, use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
+		var path disk.Descriptor
+		if path, err = o.find(v, id, UseAttr.flags()|unix.O_DIRECTORY); err == nil {
+			d, err = o.openOwn(v, id, path.FD(), use)
+			path.Close()
+		}
+	}
+	if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := o.newFile(v, id, use, d)
+	f.enterNames()
+	if f.Attr, err = f.Stat(); err != nil {
+		return f, err
+	}
+	if v.Files.IsByIndex() && f.Attr.IsDir() {
+		o.inside.Put(&v.Files, &id, now) // a path from the root led to it
+	}
+	if err = o.mustBeInside(f, 0); err != nil || !countsLinks(&f.Attr) {
+		return f, err
+	}
+	var c *space.Charge
+	if use == UseNames && v.Account != nil {
+		c = v.Account.Enter(v.FS.Inode(&f.Attr))
+	}
+	f.useCached(o.cache(v, id, use, f.own.Take(), c))
+	if f.charge != nil { // Attr must be what the charge was settled with
+		f.Attr, err = f.Stat()
+	}
+	return f, err
+}
+
+// openData opens a regular file for its data.
+func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, how How) (*File, error) {
+	path, err := o.find(v, id, UseAttr.flags())
+	if err != nil {
+		return nil, err
+	}
+	defer path.Close()
+	attr, err := look(v, path.FD(), nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case attr.Nlink == 0, attr.Nlink == 1 && how&Removed == 0 && o.inodes.isOrphan(fileKey{v.ID, id}):
+		return nil, unix.ESTALE
+	case attr.IsDir():
+		return nil, unix.EISDIR
+	case !attr.IsRegular(): // to open a fifo or a device has effects
+		return nil, unix.EINVAL
+	}
+	d, err := v.Files.Reopen(id, path.FD(), use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
+		d, err = o.openOwn(v, id, path.FD(), use)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var c *space.Charge
+	if v.Account != nil {
+		c = v.Account.Enter(v.FS.Inode(&attr))
+		_, _ = look(v, d.FD(), c) // so that only changes are charged; the next stat returns the error
+	}
+	return o.newCached(v, id, use, o.cache(v, id, use, d, c)), nil
+}
+
 // newCached returns a File of a cached descriptor.
 func (o *Opener) newCached(v *exports.Volume, id disk.FileID, use Use, cached *descriptor) *File {
-	f := o.newFile(v, disk.Descriptor{})
-	f.ID, f.use = id, use
+	f := o.newFile(v, id, use, disk.Descriptor{})
 	f.useCached(cached)
 	return f
 }
@@ -365,9 +373,9 @@ func countsLinks(a *disk.Attr) bool { return !a.IsDir() || a.Nlink > 1 }
 
 // newFile is a File of a volume in which a call has begun, with a descriptor that it then
 // owns. Close gives its memory back.
-func (o *Opener) newFile(v *exports.Volume, d disk.Descriptor) *File {
+func (o *Opener) newFile(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor) *File {
 	f := o.spare.Get().(*File)
-	*f = File{opener: o, Volume: v, own: d, fd: d.FD()}
+	*f = File{opener: o, Volume: v, ID: id, use: use, own: d, fd: d.FD()}
 	return f
 }
 
@@ -375,7 +383,7 @@ func (o *Opener) newFile(v *exports.Volume, d disk.Descriptor) *File {
 // are kept.
 func (o *Opener) find(v *exports.Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
 	key := fileKey{v.ID, id}
-	if !o.inodes.isOrphan(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
+	if !o.inodes.isOrphan(key) || !v.Files.IsByIndex() {
 		return v.Files.Open(id, flags)
 	}
 	path, err := disk.OpenEntry(o.orphans.at(), key.name())
@@ -402,17 +410,16 @@ func (o *Opener) isInside(f *File) bool {
 	return o.inside.Has(&f.Volume.Files, &f.ID)
 }
 
-// mustBeInside returns f, unless it is a directory outside of its volume: then it
-// closes f and returns ESTALE. It may wait for the disk.
-func (o *Opener) mustBeInside(f *File) (*File, error) {
-	if o.isInside(f) {
-		return f, nil
+// mustBeInside returns ESTALE for a directory outside of its volume. It may wait for the disk, and with AtOnce returns ErrBlocks
+// instead.
+func (o *Opener) mustBeInside(f *File, how How) error {
+	switch {
+	case o.isInside(f):
+		return nil
+	case how&AtOnce != 0:
+		return ErrBlocks
 	}
-	if err := o.inside.Find(&f.Volume.Files, &f.ID, f.fd); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return o.inside.Find(&f.Volume.Files, &f.ID, f.fd)
 }
 
 // Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
@@ -425,7 +432,7 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 		if !dir.Volume.Begin() {
 			return nil, unix.ESTALE
 		}
-		return o.openIn(dir.Volume, dir.ID, UseAttr)
+		return o.open(dir.Volume, dir.ID, UseAttr, 0)
 	}
 	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV, false)
 	switch {
@@ -434,5 +441,9 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	return o.mustBeInside(parent)
+	if err := o.mustBeInside(parent, 0); err != nil {
+		parent.Close()
+		return nil, err
+	}
+	return parent, nil
 }

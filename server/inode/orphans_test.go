@@ -44,9 +44,7 @@ func keepingAt(t *testing.T, dir string) *keeping {
 	counted(t, k.v)
 	k.Opener = inode.NewOpener(k.table, locate.NewKey(make([]byte, 32)), discard)
 	mustDo(t, k.OpenOrphans(k.kept))
-	var err error
-	k.root, err = k.Root(k.v)
-	mustDo(t, err)
+	k.root = k.Root(k.v)
 	return k
 }
 
@@ -189,13 +187,14 @@ func TestKeptOverProcesses(t *testing.T) {
 				t.Error("it is not said to be removed")
 			}
 			k = k.next(h)
-			var err error
-			h, err = k.Reopen(1, id, true)
+			f, err := k.OpenIn(k.v, id, inode.UseWrite, inode.Removed)
 			mustDo(t, err)
+			h = f.Hold()
+			f.Close()
 			k.EndReclaim(t.Context())
 			k.wantsKept(1)
 			content += "+"
-			f, err := h.File()
+			f, err = h.File()
 			mustDo(t, err)
 			_, a, err := f.WriteAt([]byte{'+'}, int64(len(content)-1))
 			mustDo(t, err)
@@ -329,7 +328,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// One is reclaimed and closed, and may be another client's, too; one stays open.
 	for i := range 2 {
-		f, err := k.Open(netip.Addr{}, handles[i], inode.UseWrite|inode.Orphan)
+		f, err := k.Open(netip.Addr{}, handles[i], inode.UseWrite, inode.Removed)
 		mustDo(t, err)
 		h = f.Hold()
 		f.Close()
@@ -337,7 +336,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 			h.Close()
 		}
 	}
-	f, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite|inode.Orphan)
+	f, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite, inode.Removed)
 	mustDo(t, err)
 	f.Close()
 	// One is removed by a client while another may reclaim it.
@@ -347,7 +346,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	mustDo(t, os.Remove(filepath.Join(k.kept, "what")))
 	k.wantsKept(1)
 	k.wantsUsage()
-	if _, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite|inode.Orphan); !errors.Is(err, unix.ESTALE) {
+	if _, err := k.Open(netip.Addr{}, handles[0], inode.UseWrite, inode.Removed); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("what nobody holds: %v", err)
 	}
 	if _, a := readOpened(t, k, alive); a.Nlink != 1 {

@@ -1,6 +1,8 @@
 package inode
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"math"
 
@@ -100,6 +102,28 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 		}
 		return nil
 	})
+}
+
+// lockBoth locks the data of two files, or of one, until the function that it returns is called. Not checked: which of
+// the two is locked first is not known before.
+//
+// +checklocksignore
+func lockBoth(a, b *File) (unlock func()) {
+	first, second := &a.cached.inode.content, &b.cached.inode.content
+	if first == second {
+		first.lock()
+		return first.mu.Unlock
+	}
+	// Every call locks in this order, so none waits for the other.
+	if cmp.Or(cmp.Compare(a.Volume.ID, b.Volume.ID), bytes.Compare(a.ID.Bytes(), b.ID.Bytes())) > 0 {
+		first, second = second, first
+	}
+	first.lock()
+	second.lock()
+	return func() {
+		second.mu.Unlock()
+		first.mu.Unlock()
+	}
 }
 
 // ShareFrom is CloneFrom of as much of a range as takes a moment. It returns how much that is.

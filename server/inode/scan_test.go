@@ -24,8 +24,7 @@ func uncounted(t *testing.T, dir string) (*inode.Opener, *exports.Volume, *inode
 	v, err := table.Add(exports.Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})})
 	mustDo(t, err)
 	o := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
-	handle, err := o.Root(v)
-	mustDo(t, err)
+	handle := o.Root(v)
 	root, err := o.Open(netip.Addr{}, handle, inode.UseNames)
 	mustDo(t, err)
 	t.Cleanup(func() {

@@ -4,12 +4,11 @@
 //
 //  1. [Key.Parse] checks the MAC of a client's handle, and returns the volume's number and the [disk.FileID].
 //     A MAC that was right is not computed again.
-//  2. [Volume.IsOther] says whether the FileID has the form that the volume does not use; [Volume.Own] translates it.
-//  3. [Volume.Open] has the volume's finder open the file (finder.go). The error is ESTALE if it is gone, and EAGAIN
+//  2. [Volume.Open] has the volume's finder open the file (finder.go). The error is ESTALE if it is gone, and EAGAIN
 //     if that is not known yet.
-//  4. [Inside.Find] shows that a directory is below the root of its volume: somebody may have moved it out directly on
+//  3. [Inside.Find] shows that a directory is below the root of its volume: somebody may have moved it out directly on
 //     the disk. [Inside.Has] knows it for a moment.
-//  5. For a reply, [Volume.Identify] returns the FileID of a name, and [Key.AppendHandle] the handle. [Handles]
+//  4. For a reply, [Volume.Identify] returns the FileID of a name, and [Key.AppendHandle] the handle. [Handles]
 //     remembers handles, and attributes beside them, so that an entry of a listing often takes one system call.
 //
 // # Handles
@@ -20,8 +19,7 @@
 //
 // The FileID has one of two forms: it is the kernel's handle of the file, or the inode's number and
 // time of birth. The form is fixed for each volume in its record (form.go), because Linux
-// takes two handles of one file for two files. Open files and locks are known by the volume's own form.
-// Handles of the other form, which an earlier podnas gave out, are translated at each use.
+// takes two handles of one file for two files. No file is found by a handle of another form.
 //
 // A finder opens the file of a FileID. Which one a volume has depends on its form and on the rights
 // of the process, so the next process may find the same files in another way:

@@ -22,7 +22,7 @@ type BirthKey struct {
 // take nearly as long as an entry of a listing.
 type Handles struct {
 	sets  atomic.Pointer[handleSets] // nil while the cache is empty
-	age   atomic.Uint32              // how often evict was called
+	age   atomic.Uint32              // how often Evict was called
 	count [16]handleCount            // by the set, because two processors seldom use the same set
 }
 

@@ -57,7 +57,7 @@ func newIndex(v *Volume) *Index {
 	}
 	x := &Index{volume: v, names: inodeindex.New(memory), log: v.indexes.log}
 	x.walks.init()
-	if v.byIndex && !v.OnDemand {
+	if !v.OnDemand {
 		x.kept.path = v.indexes.file(v.ID)
 	}
 	return x
@@ -82,7 +82,7 @@ type IndexCounts struct {
 
 // Add counts the index of a volume, if there is one.
 func (n *IndexCounts) Add(v *Volume) {
-	x := v.index.Load()
+	x := v.index
 	if x == nil {
 		return
 	}
@@ -139,7 +139,7 @@ const (
 // Open implements finder.
 func (x *Index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
 	ino := x.volume.FS.NumberIn(&file)
-	if ino == 0 {
+	if ino == 0 || file.ByInode() != x.volume.rootID.ByInode() {
 		return disk.Descriptor{}, unix.ESTALE
 	}
 	if x.volume.OnDemand && !x.askedFor.Load() {
@@ -241,12 +241,14 @@ func (v *Volume) Verify(fd int, ino uint64, file *disk.FileID) error {
 	switch {
 	case v.FS.Number(disk.InodeOfStatx(&st)) != ino || !v.Holds(&st):
 		return errMoved
-	case file.ByInode() && st.Mask&unix.STATX_BTIME != 0:
-		if disk.InodeID(ino, &st) == *file {
+	case file.ByInode():
+		if st.Mask&unix.STATX_BTIME != 0 && disk.InodeID(ino, &st) == *file {
 			return nil
 		}
-	case v.FS.IsHandleOf(fd, uint32(st.Mode), file):
-		return nil
+	default:
+		if id, err := (disk.ByHandle{}).Identify(fd, nil); err == nil && id == *file {
+			return nil
+		}
 	}
 	if v.FS.Overlay { // whose layers may have the same numbers
 		return errMoved

@@ -68,7 +68,7 @@ func (n *Indexes) Forget(volume uint64) error {
 // DropUnused has an index that is filled on demand forget all names if no call has asked it for a file since the last
 // DropUnused, and it is not walked.
 func (v *Volume) DropUnused() {
-	x := v.index.Load()
+	x := v.index
 	if x == nil || !v.OnDemand || x.askedFor.Swap(false) {
 		return
 	}
@@ -81,7 +81,7 @@ func (v *Volume) DropUnused() {
 
 // Save writes what is new in the volume's index, if there is one.
 func (v *Volume) Save() {
-	if x := v.index.Load(); x != nil {
-		x.save()
+	if v.index != nil {
+		v.index.save()
 	}
 }

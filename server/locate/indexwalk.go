@@ -32,9 +32,9 @@ type walks struct {
 	// +checklocks:mu
 	asked map[uint64]uint64 // inodes that were not found, with the walk that answers whether they exist
 	// +checklocks:mu
-	found map[uint64]place // those of them that this walk has seen, as the index may forget them again
-	moved []uint64         // directories that were renamed during this walk
-	done  chan struct{}    // closed when a walk ends
+	found map[uint64]dirEntry // those of them that this walk has seen, as the index may forget them again
+	moved []uint64            // directories that were renamed during this walk
+	done  chan struct{}       // closed when a walk ends
 }
 
 const (
@@ -54,8 +54,8 @@ const (
 	walksAtOnce = 4
 )
 
-// place is where the index has a file.
-type place struct {
+// dirEntry is a name in a directory, by which the index has a file.
+type dirEntry struct {
 	parent uint64
 	name   string
 	isDir  bool
@@ -63,7 +63,7 @@ type place struct {
 }
 
 // see notes where a file is that was asked for.
-func (w *walks) see(ino uint64, p place) {
+func (w *walks) see(ino uint64, p dirEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, asked := w.asked[ino]; asked {
@@ -186,7 +186,7 @@ func (x *Index) WalkOnce() (again bool) {
 	began := time.Now()
 	w.mu.Lock()
 	w.begun++
-	w.walking, w.moved, w.found = true, nil, map[uint64]place{}
+	w.walking, w.moved, w.found = true, nil, map[uint64]dirEntry{}
 	doubts, n := w.doubts, w.begun
 	w.mu.Unlock()
 	losses := x.names.Losses()
@@ -410,7 +410,7 @@ func (x *Index) addNames(dir int, in *branch, buf []byte, most int) error {
 				in.below.add(e.Ino, e.Name)
 			}
 			if asked {
-				x.walks.see(e.Ino, place{ino, string(e.Name), isDir, in.pending})
+				x.walks.see(e.Ino, dirEntry{ino, string(e.Name), isDir, in.pending})
 			}
 			if direct && goesOn && len(in.below) > most {
 				return nil
@@ -440,17 +440,17 @@ func (x *Index) learn(dir int, parent uint64, name []byte, ino uint64, isDir boo
 // it may have another name. again is whether it was found.
 func (x *Index) repair(ino uint64) (again bool, err error) {
 	for range repairsMax {
-		var places []place
+		var entries []dirEntry
 		var buf [256]byte
 		for nth := 0; nth < namesMax; nth++ {
 			parent, name, ok := x.names.Name(ino, nth, &buf)
 			if !ok {
 				break
 			}
-			places = append(places, place{parent: parent, name: string(name)})
+			entries = append(entries, dirEntry{parent: parent, name: string(name)})
 		}
 		above := uint64(0)
-		for _, p := range places {
+		for _, p := range entries {
 			dir, err := x.openDir(p.parent)
 			switch {
 			case errors.Is(err, errMoved), errors.Is(err, errUnknown):

@@ -96,7 +96,7 @@ func (i *Inside) Put(v *Volume, id *disk.FileID, at uint32) {
 	if !i.aging.Swap(true) {
 		select {
 		case i.begin <- struct{}{}:
-		default: // age is told already
+		default: // Age is told already
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (i *Inside) Age(stop <-chan struct{}) {
 				tick.Stop()
 				return
 			case <-tick.C:
-				i.aging.Store(false) // before the look: put sets it after adding an entry
+				i.aging.Store(false) // before the look: Put sets it after adding an entry
 				if some = i.removeOld(); some {
 					i.aging.Store(true)
 				}

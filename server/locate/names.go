@@ -16,11 +16,10 @@ type Observation struct {
 
 // Observe begins an Observation.
 func (v *Volume) Observe() Observation {
-	x := v.index.Load()
-	if x == nil {
+	if v.index == nil {
 		return Observation{}
 	}
-	return Observation{x, x.names.Removals()}
+	return Observation{v.index, v.index.names.Removals()}
 }
 
 // Saw tells that an open directory has a name for an inode.
@@ -36,7 +35,7 @@ type NameChange struct{ index *Index } // nil: none
 // ChangeNames begins a NameChange. It must be called before the system call, and End after it: a file that is not found
 // meanwhile may be on its way.
 func (v *Volume) ChangeNames() NameChange {
-	x := v.index.Load()
+	x := v.index
 	if x != nil {
 		x.renaming.Add(1)
 		x.renames.Add(1)
@@ -80,7 +79,7 @@ func (c NameChange) Renamed(fromIno uint64, name string, to int, toIno uint64, n
 	w := &x.walks
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.walking { // it may be past the new place, and not have been at the old one
+	if w.walking { // it may be past the new name, and not have been at the old one
 		w.moved = append(w.moved, ino)
 	}
 }

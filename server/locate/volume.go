@@ -37,10 +37,9 @@ type Volume struct {
 	indexes *Indexes
 
 	form    Form
-	byIndex bool // finder is the index
 	finder  finder
-	index   atomic.Pointer[Index] // nil: none is needed, yet
-	rootID  disk.FileID           // zero if there is none
+	index   *Index // the finder, or nil: it is not the index
+	rootID  disk.FileID
 	rootIno uint64
 	mount   uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
 	births  bool   // the disk has the times of birth
@@ -50,7 +49,7 @@ type Volume struct {
 }
 
 // SetUp sets what the volume is, and how its files are identified and found. recorded is what its record says of that,
-// empty if it has none, and byIndex is whether the process may open none by the kernel's handles. Call it once, before
+// empty for the form of a new volume, and byIndex is whether the process may open none by the kernel's handles. Call it once, before
 // all else.
 func (v *Volume) SetUp(calls Calls, of Config, indexes *Indexes, recorded Form, byIndex bool) error {
 	v.calls, v.Config, v.indexes = calls, of, indexes
@@ -60,22 +59,22 @@ func (v *Volume) SetUp(calls Calls, of Config, indexes *Indexes, recorded Form, 
 	}
 	var err error
 	if v.rootID, err = v.finder.Identify(int(v.Root.Fd()), nil); err != nil {
-		v.finder = disk.ByInode{FS: v.FS}
+		v.Close()
 	}
-	return nil
+	return err
 }
 
 // Fill begins to fill the index, if there is one.
 func (v *Volume) Fill() {
-	if x := v.index.Load(); x != nil {
-		x.fill()
+	if v.index != nil {
+		v.index.fill()
 	}
 }
 
 // Close gives back the memory of the index, when no call is left.
 func (v *Volume) Close() {
-	if x := v.index.Load(); x != nil {
-		x.names.Close()
+	if v.index != nil {
+		v.index.names.Close()
 	}
 }
 
@@ -106,9 +105,9 @@ func (v *Volume) statRoot() {
 func (v *Volume) Form() Form { return v.form }
 
 // IsByIndex reports whether the volume's files are found by an index.
-func (v *Volume) IsByIndex() bool { return v.byIndex }
+func (v *Volume) IsByIndex() bool { return v.index != nil }
 
-// RootID returns the FileID of the volume's root, zero if files of the disk have none.
+// RootID returns the FileID of the volume's root.
 func (v *Volume) RootID() *disk.FileID { return &v.rootID }
 
 // IsRoot reports whether the attributes are of the volume's root directory.
@@ -120,8 +119,8 @@ func (v *Volume) Mount() uint64 { return v.mount }
 // HasBirths reports whether the disk has times of birth.
 func (v *Volume) HasBirths() bool { return v.births }
 
-// Index returns the volume's index, nil if none is needed, yet.
-func (v *Volume) Index() *Index { return v.index.Load() }
+// Index returns the volume's index, nil if it has none.
+func (v *Volume) Index() *Index { return v.index }
 
 // Identify returns the FileID of a name in a directory, or of the directory itself if the name is empty.
 func (v *Volume) Identify(dir int, name []byte) (disk.FileID, error) {

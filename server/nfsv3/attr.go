@@ -66,7 +66,7 @@ func (t *task) getattr() (result, rpc.AcceptStat) {
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	f, err := t.Open(args.Object, inode.UseAttr|inode.AtOnce|inode.Recent)
+	f, err := t.Open(args.Object, inode.UseAttr, inode.AtOnce, inode.Recent)
 	if res.Status = t.statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 	}
@@ -82,7 +82,7 @@ func (t *task) access() (result, rpc.AcceptStat) {
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	f, err := t.Open(args.Object, inode.UseAttr|inode.Recent)
+	f, err := t.Open(args.Object, inode.UseAttr, inode.Recent)
 	if err == nil {
 		res.Access, _, err = t.Rights(f, args.Access&allAccess)
 	}

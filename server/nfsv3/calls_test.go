@@ -87,8 +87,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Cleanup(func() { c.conn.Close() })
 
 	volume, _ := table.ByID(1)
-	root, err := opener.Root(volume)
-	mustDo(t, err)
+	root := opener.Root(volume)
 	cred := rpc.SysCred{UID: user, GID: user}
 	cred.SetGroups(1, 2, 3)
 	add := func(name string, proc uint32, args rpc.Args) {

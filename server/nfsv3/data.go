@@ -28,7 +28,7 @@ func (t *task) read() (result, rpc.AcceptStat) {
 	if !t.rpc.Reserve(readHead + count + 3) {
 		return nil, rpc.SystemErr
 	}
-	f, err := t.Open(args.File, inode.UseRead|inode.AtOnce)
+	f, err := t.Open(args.File, inode.UseRead, inode.AtOnce)
 	if err != nil {
 		res.Status = t.statusOf(err)
 		return res, rpc.Success

@@ -15,7 +15,7 @@ func (t *task) lookup() (result, rpc.AcceptStat) {
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	dir, err := t.Open(args.Dir, inode.UseAttr|inode.Recent)
+	dir, err := t.Open(args.Dir, inode.UseAttr, inode.Recent)
 	if err != nil {
 		res.Status = t.statusOf(err)
 		return res, rpc.Success

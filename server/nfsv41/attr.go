@@ -12,6 +12,7 @@ import (
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -60,13 +61,6 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 
 // sets are those of the call's minor version.
 func (c *compound) sets() *attrSets { return &c.server.sets[c.minor] }
-
-const (
-	// ioMax is the most that READ and WRITE move at once, in bytes.
-	ioMax = 1 << 20
-	// attrsMax is the most that all attributes take, in bytes.
-	attrsMax = 1 << 10
-)
 
 func timeOf(t time.Time) nfs4.Time { return nfs4.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())} }
 
@@ -237,7 +231,7 @@ func (c *compound) lookedAt() (*inode.File, error) {
 	case c.left > 0, c.cur.n == 0, c.cur.file != nil:
 		return c.attrFile(&c.cur)
 	}
-	f, err := c.Open(c.cur.bytes(), inode.UseAttr|inode.AtOnce|inode.Recent)
+	f, err := c.Open(c.cur.bytes(), inode.UseAttr, inode.AtOnce, inode.Recent)
 	if errors.Is(err, syscall.ESTALE) {
 		return c.attrFile(&c.cur) // it may be open and removed
 	}
@@ -411,7 +405,7 @@ func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error)
 		case !f.Attr.IsRegular():
 			return done, statusError(nfs4.ErrInval)
 		}
-		if data, err = c.dataFile(args.Stateid, writeAccess); err != nil {
+		if data, err = c.dataFile(args.Stateid, state.Write); err != nil {
 			return done, err
 		}
 	}

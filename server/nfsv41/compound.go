@@ -14,6 +14,12 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
+// Minor versions of the protocol that are served: RFC 8881 and RFC 7862.
+const (
+	firstMinor = 1
+	lastMinor  = 2
+)
+
 // result is what an operation answers after its status.
 type result interface{ Append([]byte) []byte }
 

@@ -8,17 +8,10 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
-)
-
-const (
-	anyAccess   = state.Access(0)
-	readAccess  = state.Read
-	writeAccess = state.Write
-	// readHead is the size of READ's result before the data: the operation, status, eof
-	// and length.
-	readHead = 4 + 4 + 4 + 4
 )
 
 // descriptor is a state.Descriptor: the file of an open, and how many use it. Held is nil if the file could not be
@@ -42,6 +35,25 @@ func (h *descriptor) Release() {
 // Close is Release, at the end of a call.
 func (h *descriptor) Close() { h.Release() }
 
+// Denies reports whether an open denies reading or writing a file to version 3.
+func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
+	access := state.Read
+	if write {
+		access = state.Write
+	}
+	return s.state.Denies(key(v.ID, id), access)
+}
+
+// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
+func (s *Server) descriptorOf(key state.FileKey) *descriptor {
+	h, _ := s.state.Find(key).(*descriptor)
+	if h != nil && h.Held == nil {
+		h.Release()
+		return nil
+	}
+	return h
+}
+
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
 // be those of the user that opened it.
@@ -52,7 +64,7 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, 
 
 // dataFileOf is dataFile of the current or the saved file. badID is the error of the stateid, which comes after
 // those of the file handle.
-func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*inode.File, error) {
+func (c *compound) dataFileOf(o *object, sid nfs4.Stateid, badID error, access state.Access) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -67,11 +79,10 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return nil, badID
 	}
 	if sid.IsSpecial() {
-		access = cmp.Or(access, readAccess)
-		return c.openAnonymous(o, sid, key, access)
+		return c.openAnonymous(o, sid, key, cmp.Or(access, state.Read))
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
-	if status != state.OK {
+	if status != nfs4.OK {
 		if _, err := c.server.table.Find(key.Volume); err != nil { // the opens of a volume go when it ends
 			return nil, err
 		}
@@ -82,33 +93,33 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	if open.Held == nil {
 		return nil, syscall.ESTALE
 	}
-	return c.OpenHeld(open.Held, access == writeAccess)
+	return c.OpenHeld(open.Held, access == state.Write)
 }
 
-func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
-	use := inode.UseRead
-	if access == writeAccess {
-		use = inode.UseWrite
+// openAnonymous is dataFileOf by a special stateid.
+func (c *compound) openAnonymous(o *object, sid nfs4.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
+	f, err := c.Open(o.bytes(), inode.UseAttr, inode.AtOnce)
+	if err == nil {
+		err = mustBeRegular(f)
 	}
-	f, err := c.Open(o.bytes(), inode.UseAttr|inode.AtOnce)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case f.Attr.IsDir():
-		return nil, syscall.EISDIR
-	case f.Attr.IsSymlink():
-		return nil, statusError(nfs4.ErrSymlink)
-	case !f.Attr.IsRegular():
-		return nil, statusError(nfs4.ErrWrongType)
-	}
-	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
+	if status := c.server.state.CheckSpecial(sid, key, access); status != nfs4.OK {
 		return nil, errorOf(status)
 	}
-	if use == inode.UseRead {
-		return c.Open(o.bytes(), use|inode.AtOnce)
+	if access == state.Read {
+		return c.Open(o.bytes(), inode.UseRead, inode.AtOnce)
 	}
-	return c.Open(o.bytes(), use)
+	return c.Open(o.bytes(), inode.UseWrite)
+}
+
+// useFor is what a file is opened for by an open with an access.
+func useFor(access state.Access) inode.Use {
+	if access&state.Write != 0 {
+		return inode.UseWrite
+	}
+	return inode.UseRead
 }
 
 // read: RFC 8881 section 18.22.
@@ -117,7 +128,7 @@ func (c *compound) read() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	f, err := c.dataFile(args.Stateid, readAccess)
+	f, err := c.dataFile(args.Stateid, state.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +156,7 @@ func (c *compound) write() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	f, err := c.dataFile(args.Stateid, writeAccess)
+	f, err := c.dataFile(args.Stateid, state.Write)
 	if err != nil {
 		return nil, err
 	}
@@ -171,27 +182,9 @@ func verifierOf(v uint64) (verf nfs4.Verifier) {
 	return verf
 }
 
-// commit: section 18.3. The whole file is synced, whatever the range.
+// commit: section 18.3. The whole file is synced, whatever the range. COMMIT has no stateid.
 func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
-	f, err := c.commitFile()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Commit(f); err != nil {
-		return nil, err
-	}
-	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
-}
-
-// commitFile is the current file open for writing: COMMIT has no stateid.
-func (c *compound) commitFile() (*inode.File, error) {
-	switch {
-	case !c.cur.isSet():
-		return nil, statusError(nfs4.ErrNoFileHandle)
-	case c.cur.node != nil:
-		return nil, syscall.EISDIR
-	}
-	key, err := c.server.keyOf(c.cur.bytes())
+	key, err := c.regularFile()
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +195,11 @@ func (c *compound) commitFile() (*inode.File, error) {
 			f, err = c.OpenHeld(h.Held, true)
 		}
 	}
-	if errors.Is(err, syscall.EINVAL) { // no regular file: which status that has its type says
-		_, typeErr := c.regularFile()
-		err = cmp.Or(typeErr, err)
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	if _, err := c.Commit(f); err != nil {
+		return nil, err
+	}
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
 }

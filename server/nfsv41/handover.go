@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -19,11 +19,8 @@ import (
 // that has written it (run.go), so that it is not read later. A podnas that does not know it removes it, too, as
 // it is beside the entries of the client tracking and none of them.
 
-const (
-	handoverFile = "handover.log"
-	// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
-	handoverMax = 256 << 20
-)
+// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
+const handoverMax = 256 << 20
 
 // handover is the file while it is made. It implements state.Log.
 type handover struct {
@@ -60,7 +57,7 @@ func (h *handover) Append([]byte) (long bool, err error) { return false, errors.
 
 // savedBack is a backChannel.
 type savedBack struct {
-	Minor   uint32   `json:"minor,omitempty"` // none: 1, of a podnas that had no other
+	Minor   uint32   `json:"minor"`
 	Seq     uint32   `json:"seq"`
 	Program uint32   `json:"program"`
 	Cred    rpc.Auth `json:"cred"`
@@ -80,7 +77,10 @@ func restoreBack(b json.RawMessage) (any, error) {
 	if err := json.Unmarshal(b, &saved); err != nil {
 		return nil, err
 	}
-	return &backChannel{minor: max(saved.Minor, firstMinor), seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
+	if saved.Minor == 0 {
+		return nil, errors.New("a back channel has no minor version")
+	}
+	return &backChannel{minor: saved.Minor, seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
 }
 
 // handOver leaves what clients have to the next server.
@@ -93,9 +93,6 @@ func (s *Server) handOver() error {
 // common was changed on the disk, or was damaged there. The error says why not.
 func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
 	frames, err := s.readLog(s.tracking.dir, handoverFile, handoverMax, nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s.takeOverFormat1(cfg, tracking)
-	}
 	if errors.Is(err, errNoLog) {
 		return nil, errors.Join(err, s.tracking.dir.SetAside(handoverFile, err))
 	}
@@ -115,10 +112,15 @@ func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*st
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full
-// disk, is a descriptor without a file.
+// disk, is a descriptor without a file: its users get ESTALE.
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Descriptor {
 	h := &descriptor{}
 	h.Retain()
-	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	if v, ok := s.table.ByID(key.Volume); ok {
+		if f, err := s.opener.OpenIn(v, disk.NewFileID(key.ID[:key.Len]), useFor(access), inode.Removed); err == nil {
+			h.Held = f.Hold()
+			f.Close()
+		}
+	}
 	return h
 }

@@ -20,17 +20,26 @@ func deniedOf(d *state.Denied) nfs4.LockDenied {
 // regularFile is the current file, which must be a regular one.
 func (c *compound) regularFile() (state.FileKey, error) {
 	f, err := c.attrFile(&c.cur)
-	switch {
-	case err != nil:
-		return state.FileKey{}, err
-	case f == nil || f.Attr.IsDir():
-		return state.FileKey{}, syscall.EISDIR
-	case f.Attr.IsSymlink():
-		return state.FileKey{}, statusError(nfs4.ErrSymlink)
-	case !f.Attr.IsRegular():
-		return state.FileKey{}, statusError(nfs4.ErrWrongType)
+	if err == nil {
+		err = mustBeRegular(f)
 	}
-	return c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return state.FileKey{}, err
+	}
+	return key(f.Volume.ID, f.ID), nil
+}
+
+// mustBeRegular returns an error for what is no regular file. f is nil for a pseudo directory.
+func mustBeRegular(f *inode.File) error {
+	switch {
+	case f == nil || f.Attr.IsDir():
+		return syscall.EISDIR
+	case f.Attr.IsSymlink():
+		return statusError(nfs4.ErrSymlink)
+	case !f.Attr.IsRegular():
+		return statusError(nfs4.ErrWrongType)
+	}
+	return nil
 }
 
 // lock: RFC 8881 section 18.10.
@@ -54,10 +63,10 @@ func (c *compound) lock(args *nfs4.LockArgs) (result, error) {
 		Offset: args.Offset, Length: args.Length, Reclaim: args.Reclaim,
 	})
 	switch status {
-	case state.OK:
-		c.stateid = nfs4.Stateid(got)
+	case nfs4.OK:
+		c.stateid = got
 		return &nfs4.LockRes{Stateid: c.stateid}, nil
-	case state.ErrDenied:
+	case nfs4.ErrDenied:
 		return &nfs4.LockRes{Status: nfs4.ErrDenied, Denied: deniedOf(&in)}, errorOf(status)
 	}
 	return nil, errorOf(status)
@@ -74,7 +83,7 @@ func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 	}
 	write := args.Type == nfs4.LockWrite || args.Type == nfs4.LockWriteWait
 	in, status := c.server.state.TestLock(c.on.client(), args.Owner.Owner, key, write, args.Offset, args.Length)
-	if status == state.ErrDenied {
+	if status == nfs4.ErrDenied {
 		return &nfs4.LocktRes{Status: nfs4.ErrDenied, Denied: deniedOf(&in)}, errorOf(status)
 	}
 	return nil, errorOf(status)
@@ -82,7 +91,7 @@ func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 
 // locku: section 18.12.
 func (c *compound) locku(args *nfs4.LockuArgs) (result, error) {
-	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id nfs4.Stateid, key state.FileKey) (nfs4.Stateid, nfs4.Status) {
 		return c.server.state.Unlock(c.on.client(), id, key, args.Offset, args.Length)
 	})
 }

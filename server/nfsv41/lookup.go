@@ -138,7 +138,7 @@ func (c *compound) lookup() (result, error) {
 
 // step finds a name in the current directory.
 func (c *compound) step(name []byte) (o object, err error) {
-	dir, err := c.lookFile(&c.cur)
+	dir, err := c.attrFile(&c.cur, inode.Recent)
 	if err != nil {
 		return o, err
 	}
@@ -188,11 +188,7 @@ func (c *compound) stepPseudo(n *node, name string) (o object, err error) {
 	case e.volume == nil:
 		return object{node: e.node}, nil
 	}
-	handle, err := c.server.opener.Root(e.volume)
-	if err != nil {
-		return o, statusError(nfs4.ErrServerFault)
-	}
-	o.set(handle)
+	o.set(c.server.opener.Root(e.volume))
 	return o, nil
 }
 

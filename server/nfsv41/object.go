@@ -36,26 +36,16 @@ func (o *object) setFile(f *inode.File) {
 
 func (o *object) bytes() []byte { return o.handle[:o.n] }
 
-// attrFile is the object open for its attributes, which are from after all that the call has changed. The
-// operation that follows is for it, and may block. It is nil for a pseudo directory.
-func (c *compound) attrFile(o *object) (*inode.File, error) {
-	return c.openFile(o, inode.UseAttr)
-}
-
-// lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
-// ones.
-func (c *compound) lookFile(o *object) (*inode.File, error) {
-	return c.openFile(o, inode.UseAttr|inode.Recent)
-}
-
-func (c *compound) openFile(o *object, use inode.Use) (*inode.File, error) {
+// attrFile is the object open for its attributes, which are from after all that the call has changed, or with inode.Recent maybe
+// remembered ones. The operation that follows is for it, and may block. It is nil for a pseudo directory.
+func (c *compound) attrFile(o *object, how ...inode.How) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case o.node != nil:
 		return nil, nil
 	case o.file == nil:
-		f, err := c.Open(o.bytes(), use)
+		f, err := c.Open(o.bytes(), inode.UseAttr, how...)
 		if errors.Is(err, syscall.ESTALE) {
 			f, err = c.openRemoved(o)
 		}
@@ -76,30 +66,22 @@ func (c *compound) openFile(o *object, use inode.Use) (*inode.File, error) {
 
 // openRemoved opens a file for its attributes that has no name any more and that a client holds
 // open, or may reclaim.
-func (c *compound) openRemoved(o *object) (*inode.File, error) {
+func (c *compound) openRemoved(o *object) (f *inode.File, err error) {
 	h, err := c.someDescriptor(o)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+	case h != nil:
+		f, err = c.OpenHeld(h.Held, false)
+	default:
+		f, err = c.Open(o.bytes(), inode.UseRead, inode.Removed)
 	}
-	if h == nil {
-		return c.Open(o.bytes(), inode.UseRead|inode.Orphan)
-	}
-	f, err := c.OpenHeld(h.Held, false)
 	if err == nil {
 		f.Attr, err = f.Stat()
 	}
 	return f, err
 }
 
-// openRemovedData opens such a file for its data, once more.
-func (c *compound) openRemovedData(o *object, use inode.Use) (*inode.File, error) {
-	if _, err := c.someDescriptor(o); err != nil { // which stays as long as somebody holds it
-		return nil, err
-	}
-	return c.Open(o.bytes(), use|inode.Orphan)
-}
-
-// someDescriptor is the descriptor by which some client has a file open, until the call ends. It is nil in the grace
+// someDescriptor is the descriptor by which some client has a file open, which keeps the file until the call ends. It is nil in the grace
 // period, if nobody has reclaimed it yet. The error is ESTALE if nobody may have it.
 func (c *compound) someDescriptor(o *object) (*descriptor, error) {
 	key, err := c.server.keyOf(o.bytes())

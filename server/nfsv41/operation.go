@@ -27,12 +27,6 @@ func with[A any, D interface {
 	}
 }
 
-// Minor versions of the protocol that are served: RFC 8881 and RFC 7862.
-const (
-	firstMinor = 1
-	lastMinor  = 2
-)
-
 // listed is what is known of an operation.
 type listed struct {
 	since uint32    // the first minor version in which its number is legal; 0: in none

@@ -291,36 +291,11 @@ func (s *Server) Program() oncrpc.Program {
 // keyOf is how state knows the file of a handle.
 func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
 	volume, id, err := s.key.Parse(handle)
-	if err == nil {
-		id, err = s.opener.Own(volume, id)
-	}
-	if err != nil {
-		return state.FileKey{}, err
-	}
-	return key(volume, id), nil
+	return key(volume, id), err
 }
 
 func key(volume uint64, id disk.FileID) state.FileKey {
 	key := state.FileKey{Volume: volume, Len: uint8(len(id.Bytes()))}
 	copy(key.ID[:], id.Bytes())
 	return key
-}
-
-// Denies reports whether an open denies reading or writing a file to version 3.
-func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
-	access := readAccess
-	if write {
-		access = writeAccess
-	}
-	return s.state.Denies(key(v.ID, id), access)
-}
-
-// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
-func (s *Server) descriptorOf(key state.FileKey) *descriptor {
-	h, _ := s.state.Find(key).(*descriptor)
-	if h != nil && h.Held == nil {
-		h.Release()
-		return nil
-	}
-	return h
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // Operations of version 4.2 on ranges of files. The replies of those that change something are kept, as that of
@@ -16,7 +17,7 @@ func (c *compound) seek(args *nfs4.SeekArgs) (result, error) {
 	if args.What > nfs4.ContentHole {
 		return nil, statusError(nfs4.ErrUnionNotSupp)
 	}
-	f, err := c.dataFile(args.Stateid, anyAccess)
+	f, err := c.dataFile(args.Stateid, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (c *compound) deallocate(args *nfs4.DeallocateArgs) (result, error) {
 }
 
 func (c *compound) changeRange(args *nfs4.RangeArgs, do func(f *inode.File, offset, length uint64) error) (result, error) {
-	f, err := c.dataFile(args.Stateid, writeAccess)
+	f, err := c.dataFile(args.Stateid, state.Write)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +89,8 @@ func (c *compound) bothFiles(src, dst nfs4.Stateid) (from, to *inode.File, err e
 	c.stateid = c.savedID // which the current stateid stands for there
 	sid, badID := c.stateidOf(src)
 	c.stateid = current
-	if from, err = c.dataFileOf(&c.saved, sid, badID, readAccess); err == nil {
-		to, err = c.dataFile(dst, writeAccess)
+	if from, err = c.dataFileOf(&c.saved, sid, badID, state.Read); err == nil {
+		to, err = c.dataFile(dst, state.Write)
 	}
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, statusError(nfs4.ErrSymlink)) {
 		err = statusError(nfs4.ErrWrongType)

@@ -17,8 +17,6 @@ const (
 	cookiesFrom = 3
 	// statusSize is how much a result has before what maxcount bounds, READDIR4resok.
 	statusSize = 4
-	// opSize is the size of an operation's number, which its result begins with.
-	opSize = 4
 )
 
 // cookieOf is the cookie of a position in a directory. The largest are not raised: ext4 and btrfs
@@ -168,10 +166,7 @@ func (c *compound) listPseudo(l *lister) error {
 }
 
 func (c *compound) rootAttrs(v *exports.Volume, l *lister, names *owners) error {
-	handle, err := c.server.opener.Root(v)
-	if err != nil {
-		return err
-	}
+	handle := c.server.opener.Root(v)
 	f, err := c.Open(handle, inode.UseAttr)
 	if err != nil {
 		return err

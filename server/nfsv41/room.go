@@ -22,6 +22,21 @@ func (c *compound) room(n int) error {
 	return nil
 }
 
+// Sizes in bytes.
+const (
+	// opSize is the size of an operation's number, which its result begins with.
+	opSize = 4
+	// readHead is the size of READ's result before the data: the operation, status, eof
+	// and length.
+	readHead = opSize + 4 + 4 + 4
+	// ioMax is the most that READ and WRITE move at once.
+	ioMax = 1 << 20
+	// attrsMax is the most that all attributes take.
+	attrsMax = 1 << 10
+	// listxattrsMax is the most that a result of LISTXATTRS takes: no file has names that take more.
+	listxattrsMax = 2 * nfs4.MaxXattr
+)
+
 // space is where the data of a result will be, n bytes after the head of the result: less only if the largest reply has no more.
 func (c *compound) space(head, n int) ([]byte, error) {
 	const pad = 3

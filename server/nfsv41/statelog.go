@@ -10,13 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -81,7 +79,6 @@ type logHead struct {
 	Server []byte `json:"server"`           // Server.identity
 	Kernel []byte `json:"kernel,omitempty"` // stateLog.kernel; a handover has none
 	Run    string `json:"run"`              // the writer's
-	Number []byte `json:"number,omitempty"` // of format 2
 }
 
 // newStateLog makes the directory. Several servers can have one.
@@ -127,7 +124,6 @@ func (s *Server) readLog(dir *statedir.Dir, name string, most int64, kernel []by
 	if !ok || json.Unmarshal(first, &head) != nil {
 		return nil, errNoLog
 	}
-	s.fromFormat2(&head)
 	switch {
 	case head.Format != logFormat:
 		return nil, fmt.Errorf("it has the format %d, and this podnas knows %d", head.Format, logFormat)
@@ -332,9 +328,7 @@ func (s *Server) watchLog() {
 
 // newReplay returns what reads a log.
 func (s *Server) newReplay(cfg state.Config) *state.Replay {
-	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, disk.NewFileID(file)).Bytes())
-	})
+	return state.NewReplay(cfg, restoreBack)
 }
 
 // goOnWith goes on with what a server before has left, and has the client tracking be what it was then.

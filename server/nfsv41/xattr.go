@@ -117,6 +117,3 @@ func (c *compound) listxattrs(args *nfs4.ListxattrsArgs) (result, error) {
 	}
 	return res, nil
 }
-
-// listxattrsMax is the most that a result of LISTXATTRS takes, in bytes: no file has names that take more.
-const listxattrsMax = 2 * nfs4.MaxXattr

@@ -151,7 +151,7 @@ func (r *run) openFrom(id disk.FileID, use inode.Use) (f *inode.File, err error)
 // open opens a file of the volume, to change it.
 func (r *run) open(id disk.FileID, use inode.Use) (f *inode.File, err error) {
 	err = r.patiently(func() error {
-		f, err = r.opener.OpenToRestore(r.to, id, use)
+		f, err = r.opener.OpenIn(r.to, id, use, inode.ToRestore)
 		return err
 	})
 	return f, err

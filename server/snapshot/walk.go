@@ -137,7 +137,7 @@ func (w *walk) run(cut time.Time) (err error) {
 func (w *walk) rootInode() (inode uint64, err error) {
 	id := w.files.RootID()
 	inode = w.files.FS.NumberIn(id)
-	if id.IsZero() || inode == 0 {
+	if inode == 0 {
 		return 0, disk.ErrNoFileID
 	}
 	if w.claim(inode) {

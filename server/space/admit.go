@@ -14,7 +14,7 @@ import (
 // attributes. The caller must hold no Reservation.
 func (c *Charge) Write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	if err := checkRange(offset, len(p)); err != nil {
-		return 0, errors.Join(err, c.Stat(fd, st))
+		return 0, errors.Join(err, c.Stat(fd, st, false))
 	}
 	if c == nil || len(p) == 0 {
 		return c.put(fd, p, offset, st)
@@ -60,7 +60,7 @@ func (c *Charge) writeAloneLocked(fd int, p []byte, offset int64, st *unix.Stat_
 	if n, has, err := c.overwriteLocked(fd, p, offset, st); has {
 		return n, err
 	}
-	if err := c.Stat(fd, st); err != nil {
+	if err := c.Stat(fd, st, false); err != nil {
 		return 0, err
 	}
 	start := offset &^ (blockSize - 1)
@@ -81,7 +81,7 @@ func (c *Charge) writeAloneLocked(fd int, p []byte, offset int64, st *unix.Stat_
 // put writes and settles.
 func (c *Charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	n, err := pwrite(fd, p, offset)
-	return n, errors.Join(err, c.Stat(fd, st))
+	return n, errors.Join(err, c.Stat(fd, st, false))
 }
 
 // overwriteLocked writes if the file has blocks for all of p; otherwise done is false.
@@ -105,7 +105,7 @@ func (c *Charge) Resize(fd int, size int64, do func() error) error {
 	c.blocks.Lock()
 	defer c.blocks.Unlock()
 	var st unix.Stat_t
-	if err := c.Stat(fd, &st); err != nil {
+	if err := c.Stat(fd, &st, false); err != nil {
 		return err
 	}
 	if ahead := c.between(&st, size); ahead > 0 {
@@ -116,7 +116,7 @@ func (c *Charge) Resize(fd int, size int64, do func() error) error {
 		defer room.Release()
 	}
 	err := do()
-	_ = c.Stat(fd, &st) // what can't be looked at stays as it was
+	_ = c.Stat(fd, &st, false) // what can't be looked at stays as it was
 	return err
 }
 

@@ -130,12 +130,9 @@ func (a *Account) dropLocked(c *Charge) {
 }
 
 // Stat reads the attributes of the inode, which is open as fd, and settles its charge.
-// c may be nil: then it only reads them.
-func (c *Charge) Stat(fd int, st *unix.Stat_t) error { return c.Look(fd, st, false) }
-
-// Look is Stat. quick is whether fstat(2) never waits, because the attributes of what is
-// open are in memory.
-func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
+// c may be nil: then it only reads them. quick is whether fstat(2) never waits, because the attributes of
+// what is open are in memory.
+func (c *Charge) Stat(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
 		return disk.Fstat(fd, st, quick)
 	}
@@ -210,7 +207,7 @@ func (a *Account) LookAgain(now time.Time, open func(id string, look func(fd int
 		for _, d := range due {
 			open(d.file, func(fd int) {
 				var st unix.Stat_t
-				_ = d.charge.Stat(fd, &st) // what can't be looked at stays as it was
+				_ = d.charge.Stat(fd, &st, false) // what can't be looked at stays as it was
 			})
 			a.looked(d.charge, now)
 		}

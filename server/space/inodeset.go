@@ -8,7 +8,7 @@ type inodeSet map[disk.Inode]uint64 // the numbers are of 64 inodes each
 
 // add is false of what is in it already.
 func (s inodeSet) add(i disk.Inode) bool {
-	key, bit := place(i)
+	key, bit := bitOf(i)
 	if s[key]&bit != 0 {
 		return false
 	}
@@ -17,7 +17,7 @@ func (s inodeSet) add(i disk.Inode) bool {
 }
 
 func (s inodeSet) remove(i disk.Inode) {
-	key, bit := place(i)
+	key, bit := bitOf(i)
 	switch left := s[key] &^ bit; {
 	case left != 0:
 		s[key] = left
@@ -26,6 +26,7 @@ func (s inodeSet) remove(i disk.Inode) {
 	}
 }
 
-func place(i disk.Inode) (disk.Inode, uint64) {
+// bitOf returns the key of an inode in the map, and its bit there.
+func bitOf(i disk.Inode) (disk.Inode, uint64) {
 	return disk.Inode{Device: i.Device, Number: i.Number / 64}, 1 << (i.Number % 64)
 }

@@ -48,7 +48,7 @@ func (p *pass) enter(_ string, dir *os.File, _ *unix.Statx_t) error {
 	}
 	c := p.account.Enter(disk.InodeOf(&st))
 	defer c.Leave("")
-	return c.Stat(int(dir.Fd()), &st)
+	return c.Stat(int(dir.Fd()), &st, false)
 }
 
 // name counts an inode, unless it is a directory, which is to be entered.

@@ -31,7 +31,7 @@ func (c *Charge) Fill(fd int, offset, length, most int64, do func() error) error
 	room.resume()
 	defer room.Release()
 	var st unix.Stat_t
-	_ = c.Stat(fd, &st) // what can't be looked at stays as it was
+	_ = c.Stat(fd, &st, false) // what can't be looked at stays as it was
 	return err
 }
 
@@ -42,7 +42,7 @@ func (c *Charge) reserveRange(fd int, offset, length, most int64) (Reservation, 
 		return Reservation{}, nil
 	}
 	var st unix.Stat_t
-	if err := c.Stat(fd, &st); err != nil {
+	if err := c.Stat(fd, &st, false); err != nil {
 		return Reservation{}, err
 	}
 	between := c.between(&st, offset&^(blockSize-1))

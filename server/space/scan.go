@@ -63,16 +63,16 @@ func (a *Account) Scan(root *os.File, ending <-chan struct{}, log *slog.Logger) 
 func (a *Account) found(dir int, name string, i disk.Inode) {
 	c := a.Enter(i)
 	var again string
-	if c.LookAt(dir, name) {
+	if c.settleAt(dir, name) {
 		again = a.identify(dir, name)
 	}
 	c.Leave(again)
 }
 
-// LookAt settles the charge if the inode has this name in a directory, and reports whether
+// settleAt settles the charge if the inode has this name in a directory, and reports whether
 // what it takes may change by itself later: the file system may free some of its blocks, or the kernel has not
 // written all of it yet, which takes blocks for the places of its pieces.
-func (c *Charge) LookAt(dir int, name string) (mayChange bool) {
+func (c *Charge) settleAt(dir int, name string) (mayChange bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st unix.Stat_t

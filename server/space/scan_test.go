@@ -213,7 +213,7 @@ func TestScanWide(t *testing.T) {
 		if n%20 == 0 && n < dirs {
 			mustDo(t, os.Rename(filepath.Join(dir, fmt.Sprint(n, pad)), filepath.Join(dir, fmt.Sprint("other", n, pad))))
 			a.Renamed(int(root.Fd()), fmt.Sprint("other", n, pad))
-			mustDo(t, c.Stat(int(root.Fd()), &st)) // which may have grown
+			mustDo(t, c.Stat(int(root.Fd()), &st, false)) // which may have grown
 		}
 	}
 	if !a.IsCountedAgain() {

@@ -55,7 +55,7 @@ func (t *Taking) Done(err error) {
 		c.end()
 	default:
 		var st unix.Stat_t
-		_ = c.Stat(t.fd, &st) // what can't be looked at stays as it was
+		_ = c.Stat(t.fd, &st, false) // what can't be looked at stays as it was
 	}
 	if !t.held {
 		c.Leave("")

@@ -20,10 +20,10 @@ const (
 
 // Client has the counters of one address.
 type Client struct {
-	addr  netip.Addr
-	place int           // in clients.byPlace and Volume.seen
-	since time.Duration // when it got that place
-	conns int           // open; guarded by clients.mu
+	addr   netip.Addr
+	number int           // in clients.byNumber and Volume.seen
+	since  time.Duration // when it got that number
+	conns  int           // open; guarded by clients.mu
 
 	calls, read, written atomic.Uint64
 	seen                 atomic.Int64
@@ -45,13 +45,13 @@ func (c *Client) traffic() Traffic {
 	return Traffic{Calls: c.calls.Load(), Read: c.read.Load(), Written: c.written.Load()}
 }
 
-// clients has the remembered clients. Place 0 is for all others.
+// clients has the remembered clients. Number 0 is for all others.
 type clients struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	byAddr map[netip.Addr]*Client
 	// +checklocks:mu
-	byPlace [clientsMax + 1]*Client
+	byNumber [clientsMax + 1]*Client
 }
 
 // init is for clients that nobody else has yet.
@@ -59,7 +59,7 @@ type clients struct {
 // +checklocksignore
 func (c *clients) init() {
 	c.byAddr = map[netip.Addr]*Client{}
-	c.byPlace[0] = &Client{}
+	c.byNumber[0] = &Client{}
 }
 
 // enter returns the client of a new connection.
@@ -74,34 +74,34 @@ func (c *clients) enter(addr netip.Addr, now time.Duration) *Client {
 	return client
 }
 
-// takeLocked gives a client a place: a free one, or that of the client disconnected
-// for longest. While all are connected it is place 0.
+// takeLocked gives a client a number: a free one, or that of the client disconnected
+// for longest. While all are connected it is number 0.
 //
 // +checklocks:c.mu
 func (c *clients) takeLocked(addr netip.Addr, now time.Duration) *Client {
-	place := 0
-	for i := 1; i < len(c.byPlace); i++ {
-		switch old := c.byPlace[i]; {
+	number := 0
+	for i := 1; i < len(c.byNumber); i++ {
+		switch old := c.byNumber[i]; {
 		case old == nil:
-			place = i
+			number = i
 		case old.conns > 0:
 			continue
-		case place == 0 || old.seen.Load() < c.byPlace[place].seen.Load():
-			place = i
+		case number == 0 || old.seen.Load() < c.byNumber[number].seen.Load():
+			number = i
 		}
-		if c.byPlace[i] == nil {
+		if c.byNumber[i] == nil {
 			break
 		}
 	}
-	if place == 0 || !addr.IsValid() {
-		return c.byPlace[0]
+	if number == 0 || !addr.IsValid() {
+		return c.byNumber[0]
 	}
-	if old := c.byPlace[place]; old != nil {
+	if old := c.byNumber[number]; old != nil {
 		c.forgetLocked(old)
 	}
-	client := &Client{addr: addr, place: place, since: now}
+	client := &Client{addr: addr, number: number, since: now}
 	client.seen.Store(int64(now))
-	c.byAddr[addr], c.byPlace[place] = client, client
+	c.byAddr[addr], c.byNumber[number] = client, client
 	return client
 }
 
@@ -109,18 +109,18 @@ func (c *clients) leave(client *Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client.conns--
-	if client.place > 0 && client.conns == 0 && client.calls.Load() == 0 {
+	if client.number > 0 && client.conns == 0 && client.calls.Load() == 0 {
 		c.forgetLocked(client)
 	}
 }
 
-// forgetLocked moves a client's counts to place 0.
+// forgetLocked moves a client's counts to number 0.
 //
 // +checklocks:c.mu
 func (c *clients) forgetLocked(old *Client) {
 	delete(c.byAddr, old.addr)
-	c.byPlace[old.place] = nil
-	others := c.byPlace[0]
+	c.byNumber[old.number] = nil
+	others := c.byNumber[0]
 	t := old.traffic()
 	others.calls.Add(t.Calls)
 	others.read.Add(t.Read)
@@ -129,21 +129,21 @@ func (c *clients) forgetLocked(old *Client) {
 	others.seen3.Store(max(others.seen3.Load(), old.seen3.Load()))
 }
 
-// remembered returns place 0, and then the remembered clients that have made a call
+// remembered returns number 0, and then the remembered clients that have made a call
 // or been connected for clientShown.
 func (c *clients) remembered(now time.Duration) []*Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]*Client, 0, len(c.byAddr)+1)
-	for _, client := range &c.byPlace {
+	for _, client := range &c.byNumber {
 		if client == nil {
 			continue
 		}
-		if client.place > 0 && client.conns == 0 && now-time.Duration(client.seen.Load()) > clientForget {
+		if client.number > 0 && client.conns == 0 && now-time.Duration(client.seen.Load()) > clientForget {
 			c.forgetLocked(client)
 			continue
 		}
-		if client.place > 0 && client.calls.Load() == 0 && now-client.since < clientShown {
+		if client.number > 0 && client.calls.Load() == 0 && now-client.since < clientShown {
 			continue
 		}
 		list = append(list, client)

@@ -119,8 +119,8 @@ type Seen struct {
 func (s *Server) ClientsOf(v *Volume) []Seen {
 	var list []Seen
 	for _, c := range s.clients.remembered(s.now()) {
-		// A time before since is that of an earlier client with this place.
-		if seen := v.seen[c.place].Load(); seen > 0 && seen >= int64(c.since) {
+		// A time before since is that of an earlier client with this number.
+		if seen := v.seen[c.number].Load(); seen > 0 && seen >= int64(c.since) {
 			list = append(list, Seen{c.addr, s.timeOf(seen)})
 		}
 	}

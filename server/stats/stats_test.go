@@ -249,11 +249,11 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// Every status is counted at a place of its own, or with the others.
-func TestStatusPlaces(t *testing.T) {
+// Every status is counted in a slot of its own, or with the others.
+func TestStatusSlots(t *testing.T) {
 	for slot := range stats.Slots {
 		if got := stats.SlotOf(stats.StatusOf(slot)); got != slot {
-			t.Errorf("place %d is of status %d, which is at %d", slot, stats.StatusOf(slot), got)
+			t.Errorf("slot %d is of status %d, which is at %d", slot, stats.StatusOf(slot), got)
 		}
 	}
 }

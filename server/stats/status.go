@@ -13,12 +13,12 @@ const (
 // The statuses with counters of their own: those of NFS and MOUNT up to 99, those of
 // NFS from 10001 on, and those of RPC.
 const (
-	plainMax   = 100
-	highFirst  = 10001
-	highMax    = 8
-	rpcMax     = 6
-	slots      = plainMax + highMax + rpcMax + 1
-	otherPlace = slots - 1
+	plainMax  = 100
+	highFirst = 10001
+	highMax   = 8
+	rpcMax    = 6
+	slots     = plainMax + highMax + rpcMax + 1
+	otherSlot = slots - 1
 )
 
 // slot is the index of a status's counter.
@@ -31,7 +31,7 @@ func (s Status) slot() int {
 	case s >= RPCError && s < RPCError+rpcMax:
 		return plainMax + highMax + int(s-RPCError)
 	}
-	return otherPlace
+	return otherSlot
 }
 
 // statusOf is the status of a slot.
@@ -41,7 +41,7 @@ func statusOf(slot int) Status {
 		return Status(slot)
 	case slot < plainMax+highMax:
 		return highFirst + Status(slot-plainMax)
-	case slot < otherPlace:
+	case slot < otherSlot:
 		return RPCError + Status(slot-plainMax-highMax)
 	}
 	return Other

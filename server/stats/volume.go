@@ -10,7 +10,7 @@ type Volume struct {
 	Name string // for the slow log
 
 	shards [shards]volumeShard
-	// seen is the time of each client's last call, by its place; 0: never.
+	// seen is the time of each client's last call, by its number; 0: never.
 	seen [clientsMax + 1]atomic.Int64
 }
 
@@ -32,7 +32,7 @@ func (v *Volume) count(call *Call, c *Conn, now time.Duration) {
 	if call.Written > 0 {
 		s.written.Add(uint64(call.Written))
 	}
-	note(&v.seen[c.client.place], now)
+	note(&v.seen[c.client.number], now)
 }
 
 // note sets a time, if it is older than seenEvery.

@@ -60,9 +60,7 @@ func newWorldIn(t *testing.T, dir string) *world {
 	opener := inode.NewOpener(w.table, locate.NewKey(make([]byte, 32)), log)
 	t.Cleanup(opener.Close)
 	v, _ := w.table.ByID(1)
-	var err error
-	w.root, err = opener.Root(v)
-	mustDo(t, err)
+	w.root = opener.Root(v)
 	w.service = vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	return w
 }

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 
 	"github.com/podnas/podnas/server/exports"
@@ -26,21 +27,20 @@ func (c *Call) MayWait(handle []byte) error {
 	return nil
 }
 
-// Open opens a file for the rest of the call. With inode.AtOnce the call does not become one that may block if the file is
-// cached, or with inode.Recent, its attributes are: those are then all that can be used.
-func (c *Call) Open(handle []byte, use inode.Use) (*inode.File, error) {
-	atOnce := use&inode.AtOnce != 0
-	if !atOnce {
+// Open opens the file of a handle for the rest of the call. With inode.AtOnce the call does not become one that may block if the
+// file is cached, or with inode.Recent, its attributes are: those are then all that can be used.
+func (c *Call) Open(handle []byte, use inode.Use, how ...inode.How) (*inode.File, error) {
+	if !slices.Contains(how, inode.AtOnce) {
 		if err := c.MayWait(handle); err != nil {
 			return nil, err
 		}
 	}
-	f, err := c.service.opener.Open(c.Client.Addr(), handle, use)
-	switch {
-	case err != nil:
+	f, err := c.service.opener.Open(c.Client.Addr(), handle, use, how...)
+	if errors.Is(err, inode.ErrBlocks) {
+		return c.Open(handle, use)
+	}
+	if err != nil {
 		return nil, err
-	case f == nil:
-		return c.Open(handle, use&^(inode.AtOnce|inode.Recent))
 	}
 	return c.opened(f)
 }
@@ -57,8 +57,8 @@ func (c *Call) opened(f *inode.File) (*inode.File, error) {
 	return f, nil
 }
 
-// OpenHeld is Open of a file that the client holds open. wait is whether the call may wait
-// from here on.
+// OpenHeld is Open of a file by what a client holds open, also if the file was removed. wait is whether the call may wait from here on,
+// as one that writes does.
 func (c *Call) OpenHeld(h *inode.Held, wait bool) (*inode.File, error) {
 	v := h.Volume()
 	c.mustNotAct()

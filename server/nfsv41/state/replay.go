@@ -16,7 +16,6 @@ import (
 type Replay struct {
 	s        *State // nobody else has it yet
 	callback func(json.RawMessage) (any, error)
-	own      func(volume uint64, file []byte) []byte
 	whole    *wholeRecord // nil: not all is there yet
 	// waits has the order of those that wait. State gets them in the end, so that nobody is told anything before.
 	waits   map[replayedWait]int
@@ -34,10 +33,9 @@ type replayedWait struct {
 // errDamaged is that a log contradicts itself.
 var errDamaged = errors.New("it contradicts itself")
 
-// NewReplay returns the Replay of an empty log. callback decodes what CreateSession was given, and own returns the
-// FileID that a file is known by now.
-func NewReplay(cfg Config, callback func(json.RawMessage) (any, error), own func(volume uint64, file []byte) []byte) *Replay {
-	return &Replay{s: New(cfg), callback: callback, own: own, waits: map[replayedWait]int{}}
+// NewReplay returns the Replay of an empty log. callback decodes what CreateSession was given.
+func NewReplay(cfg Config, callback func(json.RawMessage) (any, error)) *Replay {
+	return &Replay{s: New(cfg), callback: callback, waits: map[replayedWait]int{}}
 }
 
 // Apply does what the records of a frame say. After an error the Replay is of no use.
@@ -117,7 +115,8 @@ func (p *Replay) grace(r *record) error {
 		g.forget(owner)
 		w := g.await(owner)
 		for _, id := range r.Awaited.Entries {
-			w.entries = append(w.entries, TrackedClient{ClientID: id, Owner: owner})
+			// The lease is in the client tracking (complete). If that is damaged, it may be any.
+			w.entries = append(w.entries, TrackedClient{ClientID: id, Owner: owner, Lease: LongestLease})
 		}
 		if r.Awaited.Done {
 			g.reclaimed(owner)
@@ -143,19 +142,19 @@ func (p *Replay) client(r *clientRecord) error {
 		rec = &ownerRecord{}
 	}
 	if c == nil {
-		place := &rec.unconfirmed
+		entry := &rec.unconfirmed
 		if r.Confirmed {
-			place = &rec.confirmed
+			entry = &rec.confirmed
 		}
-		if *place != nil || r.ID == 0 {
+		if *entry != nil || r.ID == 0 || r.Minor == 0 || r.Lease <= 0 {
 			return fmt.Errorf("client %x: %w", r.ID, errDamaged)
 		}
 		c = &Client{
-			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: max(1, r.Minor), since: r.Since,
+			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: r.Minor, since: r.Since,
 			came: r.Address, address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
-			lease: max(s.cfg.Lease, min(r.lease(), LongestLease)),
+			lease: max(s.cfg.Lease, min(r.Lease, LongestLease)),
 		}
-		*place = c
+		*entry = c
 		s.sessions.owners[owner] = rec
 		s.sessions.addClient(c, s.sessions.addressOf(c.address))
 	}
@@ -200,13 +199,10 @@ func (p *Replay) session(r *sessionRecord) error {
 	return nil
 }
 
-// fileKey returns how a file is known here.
-func (p *Replay) fileKey(volume uint64, file []byte) (key FileKey, err error) {
+// fileKey returns the key of a file that a record names.
+func fileKey(volume uint64, file []byte) (key FileKey, err error) {
 	if len(file) > len(key.ID) {
 		return key, fmt.Errorf("a file: %w", errDamaged)
-	}
-	if p.own != nil {
-		file = p.own(volume, file)
 	}
 	key.Volume, key.Len = volume, uint8(copy(key.ID[:], file))
 	return key, nil
@@ -215,7 +211,7 @@ func (p *Replay) fileKey(volume uint64, file []byte) (key FileKey, err error) {
 // +checklocks:p.s.mu
 func (p *Replay) open(r *openRecord) error {
 	s := p.s
-	key, err := p.fileKey(r.Volume, r.File)
+	key, err := fileKey(r.Volume, r.File)
 	if err != nil {
 		return err
 	}
@@ -340,7 +336,7 @@ func (p *Replay) wait(r *waitRecord) {
 }
 
 func (p *Replay) notice(r *noticeRecord) error {
-	key, err := p.fileKey(r.Volume, r.File)
+	key, err := fileKey(r.Volume, r.File)
 	p.notices = append(p.notices, LockFree{ClientID: r.Client, File: key, Owner: string(r.Owner)})
 	return err
 }
