@@ -157,7 +157,7 @@ func TestStateLog(t *testing.T) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
 		{"another list of clients", func(l *life, s *nfsv41.Server) {
-			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Tracking, entries(l)[0])), s.Track(state.TrackedClient{ClientID: 1, Owner: "x"})))
+			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Tracking, entries(l)[0])), s.Track(state.TrackedClient{ClientID: 1, Owner: "x", Lease: 1})))
 		}, true, "clients go on"},
 		{"a log of another disk", func(l *life, _ *nfsv41.Server) {
 			l.cfg.Key = locate.NewKey([]byte("another key"))

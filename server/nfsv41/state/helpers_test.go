@@ -239,7 +239,7 @@ func (w *world) restore(b []byte, reopen func(state.FileKey, state.Access) state
 	if !p.Left() {
 		return errors.New("it is not all that there was")
 	}
-	s, err := p.State(nil, w.tracking.become, reopen)
+	s, err := p.State(w.tracking.entries(), w.tracking.become, reopen)
 	if err == nil {
 		w.State = s
 		w.startLog()

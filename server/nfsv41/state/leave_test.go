@@ -271,6 +271,8 @@ func TestRestoreDamaged(t *testing.T) {
 	for name, damage := range map[string]func([]state.Record) []state.Record{
 		"nothing that says something":          func(list []state.Record) []state.Record { return append(list, state.Record{}) },
 		"a client without an ID":               set(client, func(r *state.Record) { r.Client.ID = 0 }),
+		"a client without a minor version":     set(client, func(r *state.Record) { r.Client.Minor = 0 }),
+		"a client without a lease":             set(client, func(r *state.Record) { r.Client.Lease = 0 }),
 		"an owner with two clients":            twice(client, func(r *state.Record) { c := *r.Client; c.ID++; r.Client = &c }),
 		"another owner":                        twice(client, func(r *state.Record) { c := *r.Client; c.Owner = []byte("x"); r.Client = &c }),
 		"no more confirmed":                    twice(client, func(r *state.Record) { c := *r.Client; c.Confirmed = false; r.Client = &c }),

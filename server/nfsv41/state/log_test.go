@@ -93,7 +93,7 @@ func (w *world) dies() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.State, err = p.State(nil, w.tracking.become, noFile); err != nil {
+	if w.State, err = p.State(w.tracking.entries(), w.tracking.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -372,6 +372,11 @@ func TestLogGrace(t *testing.T) {
 	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.tracking.owners()) != 2 {
 		t.Errorf("%+v, client tracking %v", got, w.tracking.owners())
 	}
+	for _, e := range w.tracking.entries() {
+		if e.Lease <= 0 {
+			t.Errorf("%v would be read as damaged", e)
+		}
+	}
 	w.pass(2*lease + 1)
 	w.Expire()
 	if w.InGrace() {
@@ -444,7 +449,7 @@ func FuzzReplay(f *testing.F) {
 	w.crash()
 	f.Add(recordsIn(w.logged.bytes))
 	f.Add(recordsIn(w.save(state.LockFree{ClientID: n.c.ID(), File: file1(1), Owner: "l"})))
-	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
+	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","minor":1,"lease":1,"confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if records, rest, ok := state.CutFrame(b); ok && len(state.AppendFrame(nil, records))+len(rest) != len(b) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))

@@ -237,7 +237,7 @@ func (r *runner) dies() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := p.State(nil, r.tracking.become, r.reopen)
+	s, err := p.State(r.tracking.entries(), r.tracking.become, r.reopen)
 	if err != nil {
 		r.t.Fatal(err)
 	}

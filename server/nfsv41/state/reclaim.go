@@ -1,9 +1,6 @@
 package state
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // graceLeases is how many leases a grace period lasts, of the longest that somebody was told whom it waits for. RFC 8881
 // section 8.4.2.1 wants one, so that whoever is well notices the restart when it renews its lease. Linux renews it after two
@@ -21,7 +18,7 @@ func (s *State) BeginGrace(tracking []TrackedClient) (most time.Duration) {
 	g := &s.grace
 	longest := s.cfg.Lease
 	for i := range tracking {
-		longest = max(longest, min(cmp.Or(tracking[i].Lease, leaseUnsaid), LongestLease))
+		longest = max(longest, min(tracking[i].Lease, LongestLease))
 	}
 	g.start(graceLeases * longest)
 	for _, e := range tracking {

@@ -70,9 +70,6 @@ type Limits struct {
 // LongestLease bounds a lease.
 const LongestLease = 2 * time.Minute
 
-// leaseUnsaid is the lease that a client was told by a podnas that does not say which: it had no other.
-const leaseUnsaid = 30 * time.Second
-
 // OwnerMax is NFS4_OPAQUE_LIMIT, RFC 8881 section 3.1.
 const OwnerMax = 1024
 
@@ -92,7 +89,7 @@ type TrackedClient struct {
 	Owner    string        // co_ownerid: any bytes
 	Address  string        // IP address from which it came; empty: not known
 	Verifier [8]byte       // of its incarnation; zero: not known
-	Lease    time.Duration // that it was told; zero: not known
+	Lease    time.Duration // that it was told
 }
 
 // Principal is who sent a request. Clients and sessions belong to the principal
