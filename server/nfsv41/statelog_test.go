@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
@@ -86,9 +87,9 @@ func (l *life) openFrom(s *nfsv41.Server, client, address, name string) {
 	request.Slot.Done(nil, false)
 }
 
-func (l *life) ok(e state.Error) {
+func (l *life) ok(e nfs4.Status) {
 	l.t.Helper()
-	if e != state.OK {
+	if e != nfs4.OK {
 		l.t.Fatal(e)
 	}
 }

@@ -1,5 +1,7 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // locks owns the lock owners with their byte ranges, and the waiters (waiters.go). It knows the opens,
 // since a lock ends with its open. State.mu guards all of it.
 type locks struct {
@@ -71,18 +73,18 @@ func denied(c *Client, owner string, r lockRange) Denied {
 	return Denied{ClientID: c.id, Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
 }
 
-func (t *locks) lockID(l *lockOwner) Stateid {
-	return Stateid{Seqid: l.seqid, Other: t.opens.other(l.number)}
+func (t *locks) lockID(l *lockOwner) nfs4.Stateid {
+	return nfs4.Stateid{Seqid: l.seqid, Other: t.opens.other(l.number)}
 }
 
 // findLock returns the lock owner of a stateid that must be of one.
-func (t *locks) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error) {
-	if e := c.usable(); e != OK {
+func (t *locks) findLock(c *Client, id *nfs4.Stateid, f *FileKey) (*lockOwner, nfs4.Status) {
+	if e := c.usable(); e != nfs4.OK {
 		return nil, e
 	}
 	l := t.byNumber[t.opens.number(id)]
 	if l == nil || l.open.void() || l.open.client != c || l.open.file.key != *f {
-		return nil, ErrBadStateid
+		return nil, nfs4.ErrBadStateid
 	}
 	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
 }
@@ -141,7 +143,7 @@ func (t *locks) unlink(l *lockOwner) {
 }
 
 // moreElsewhere returns how many ranges more there are if the owner's locks of r through other opens than o are gone.
-func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int, e Error) {
+func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int, e nfs4.Status) {
 	for l := t.byOwner[lockerKey{o.client, o.file, owner}]; l != nil; l = l.next {
 		t.steps++
 		if l.open == o || l.open.void() {
@@ -150,23 +152,23 @@ func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int
 		change := clearRange(l.ranges, r)
 		n := change.more()
 		if n > 0 && len(l.ranges)+n > t.cfg.Limits.Ranges {
-			return 0, ErrServerFault
+			return 0, nfs4.ErrServerFault
 		}
 		more += n
 	}
-	return more, OK
+	return more, nfs4.OK
 }
 
 // changeRanges sets or clears r, unless the client would have too many. What the owner has of it through other opens is gone.
-func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) Error {
+func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) nfs4.Status {
 	e := change(l.ranges, r)
 	elsewhere, err := t.moreElsewhere(l.open, l.owner, r)
-	if err != OK {
+	if err != nfs4.OK {
 		return err
 	}
 	own := e.more()
 	if more := own + elsewhere; more > 0 && !t.sessions.roomForLocks(l.open.client, more) || own > 0 && len(l.ranges)+own > t.cfg.Limits.Ranges {
-		return ErrServerFault
+		return nfs4.ErrServerFault
 	}
 	for other := t.byOwner[lockerKey{l.open.client, l.open.file, l.owner}]; other != nil; other = other.next {
 		if other == l || other.open.void() {
@@ -178,7 +180,7 @@ func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 		}
 	}
 	t.edit(l, e)
-	return OK
+	return nfs4.OK
 }
 
 // edit changes what a lock owner has.

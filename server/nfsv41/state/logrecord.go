@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // record is a change, or a part of all there is. One field is set.
@@ -59,7 +61,7 @@ type clientRecord struct {
 
 type createdRecord struct {
 	Result CreateSessionResult `json:"result"`
-	Err    Error               `json:"err"`
+	Err    nfs4.Status         `json:"err"`
 }
 
 // earlierRecord is a formerVerifier.

@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+)
 
 // graceLeases is how many leases a grace period lasts, of the longest that somebody was told whom it waits for. RFC 8881
 // section 8.4.2.1 wants one, so that whoever is well notices the restart when it renews its lease. Linux renews it after two
@@ -62,17 +66,17 @@ func (s *State) Excuse(owners ...string) {
 
 // ReclaimComplete is RECLAIM_COMPLETE, RFC 8881 section 18.51. oneFS is
 // rca_one_fs: it is about a file system that has moved, and ends nothing.
-func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
+func (s *State) ReclaimComplete(c *Client, oneFS bool) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
-	if e := c.usable(); e != OK {
+	if e := c.usable(); e != nfs4.OK {
 		return e
 	}
 	if oneFS {
-		return OK
+		return nfs4.OK
 	}
 	if c.complete {
-		return ErrCompleteAlready
+		return nfs4.ErrCompleteAlready
 	}
 	c.complete = true
 	s.sessions.logClient(c)
@@ -80,7 +84,7 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 		s.grace.logGrace(record{Reclaimed: []byte(c.owner)})
 		s.tryEndGraceLocked()
 	}
-	return OK
+	return nfs4.OK
 }
 
 // tryEndGraceLocked ends the grace period if everybody has reclaimed or its time is over.

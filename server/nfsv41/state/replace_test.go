@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -19,13 +20,13 @@ func TestNameOfAnotherAddress(t *testing.T) {
 	id := n.mustOpen("x", 1)
 	for range 5 {
 		_, e := w.exchangeFrom(stranger, "node1", 2)
-		w.want(e, state.ErrDelay)
+		w.want(e, nfs4.ErrDelay)
 		w.pass(lease / 2)
 		_, e = n.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 	}
-	w.want(w.Close(n.c, id, file1(1)), state.OK)
+	w.want(w.Close(n.c, id, file1(1)), nfs4.OK)
 	if got := w.saw(state.OwnerShared); got != 2 { // once in a lease, when the second has asked again
 		t.Errorf("the second node was noticed %d times: %+v", got, w.events)
 	}
@@ -33,7 +34,7 @@ func TestNameOfAnotherAddress(t *testing.T) {
 	w.joinFrom("10.0.0.1:800", "node1", 3) // the same host goes at once
 	w.ok()
 	_, e := n.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 }
 
 // A node that starts again at another address waits until the one before is silent for a lease.
@@ -42,7 +43,7 @@ func TestNodeMoves(t *testing.T) {
 	w.ready("node1", 1).mustOpen("x", 1)
 	for range int(lease / time.Second) {
 		_, e := w.exchangeFrom(stranger, "node1", 2)
-		w.want(e, state.ErrDelay)
+		w.want(e, nfs4.ErrDelay)
 		w.pass(time.Second)
 	}
 	w.pass(1)
@@ -59,18 +60,18 @@ func TestReturnsBeforeTheSession(t *testing.T) {
 	n := w.ready("node1", 1)
 	w.pass(lease + 1)
 	id, e := w.exchangeFrom(stranger, "node1", 2)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = n.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	create := state.CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel, Conn: newConn(stranger)}
 	_, e = w.CreateSession(create)
-	w.want(e, state.ErrDelay)
+	w.want(e, nfs4.ErrDelay)
 	w.ok()
 	_, e = n.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.pass(lease + 1)
 	_, e = w.CreateSession(create) // the same again, as Linux does
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.ok()
 }
 
@@ -80,18 +81,18 @@ func TestGraceOfAnotherAddress(t *testing.T) {
 		name, address string
 		verifier      uint64
 		forget        func(*state.TrackedClient)
-		want          state.Error
+		want          nfs4.Status
 	}{
-		{name: "a stranger", address: stranger, verifier: 2, want: state.ErrDelay},
-		{name: "the node", address: home, verifier: 1, want: state.OK},
-		{name: "the node, restarted", address: home, verifier: 2, want: state.OK},
-		{name: "the node, behind another address", address: stranger, verifier: 1, want: state.OK},
+		{name: "a stranger", address: stranger, verifier: 2, want: nfs4.ErrDelay},
+		{name: "the node", address: home, verifier: 1, want: nfs4.OK},
+		{name: "the node, restarted", address: home, verifier: 2, want: nfs4.OK},
+		{name: "the node, behind another address", address: stranger, verifier: 1, want: nfs4.OK},
 		{
-			name: "no address is known", address: stranger, verifier: 2, want: state.OK,
+			name: "no address is known", address: stranger, verifier: 2, want: nfs4.OK,
 			forget: func(e *state.TrackedClient) { e.Address = "" },
 		},
 		{
-			name: "no verifier is known", address: stranger, verifier: 0, want: state.ErrDelay,
+			name: "no verifier is known", address: stranger, verifier: 0, want: nfs4.ErrDelay,
 			forget: func(e *state.TrackedClient) { e.Verifier = [8]byte{} },
 		},
 	} {
@@ -107,7 +108,7 @@ func TestGraceOfAnotherAddress(t *testing.T) {
 			w.crash()
 			_, e := w.exchangeFrom(tt.address, "node1", tt.verifier)
 			w.want(e, tt.want)
-			if e == state.OK {
+			if e == nfs4.OK {
 				return
 			}
 			if n := w.Counts(); !n.InGrace || n.Awaited != 1 {
