@@ -130,9 +130,7 @@ type Projects struct {
 // Open tests whether the file system at root counts and enforces project quotas
 // and that this process may set them.
 //
-// ext4 does not limit processes with CAP_SYS_RESOURCE. So Open drops it there, for
-// the whole process and for good. Call it before other threads change their
-// capabilities: all get those of the calling one.
+// ext4 does not limit processes with CAP_SYS_RESOURCE, so Open calls DropResource there.
 func Open(root string) (*Projects, error) {
 	f, err := os.Open(root)
 	if err != nil {
@@ -141,7 +139,7 @@ func Open(root string) (*Projects, error) {
 	p := &Projects{root: f}
 	err = p.probe()
 	if err == nil && p.kind == "ext4" {
-		err = dropResource()
+		err = DropResource()
 	}
 	if err != nil {
 		_ = f.Close() // only read from

@@ -35,6 +35,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	if err := a.checkDisk(); err != nil {
 		return err
 	}
+	_ = quota.DropResource() // an error matters to the quotas of ext4 alone, and is found again there
 	if a.limits, err = quota.Select(a.Quota, a.Root); err != nil {
 		return err
 	}
