@@ -32,13 +32,11 @@ const (
 	Off Mode = "off"
 )
 
-// ParseMode checks a mode given by the user. "xfs" is another name of Kernel.
+// ParseMode checks a mode given by the user.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case Auto, Kernel, Server, Off:
 		return m, nil
-	case "xfs": // as it was called when there was no other
-		return Kernel, nil
 	}
 	return "", fmt.Errorf("unknown quota mode %q: use auto, kernel, server or off", s)
 }

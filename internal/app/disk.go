@@ -113,7 +113,6 @@ func (a *App) openHeartbeat() error {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	dir := statedir.Of(folder, a.store.Reserve(), a.Log)
-	_ = dir.Remove("probe") // what older versions wrote to
 	cfg := heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log}
 	if a.shared != nil {
 		cfg.Holds = a.shared.Holds

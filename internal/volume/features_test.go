@@ -281,7 +281,7 @@ func TestPathIsUsedAgain(t *testing.T) {
 			mustDo(t, s.Close())
 
 			// As a kill would have left it.
-			mustWriteState(t, root, old.keptIn(trashDir)+".json", ready, old)
+			mustWriteRecord(t, root, old.keptIn(trashDir)+".json", record{State: ready, Volume: old})
 			if left != "directory gone" {
 				mustDo(t, os.Mkdir(filepath.Join(root, old.keptIn(trashDir)), 0o700))
 			}

@@ -138,9 +138,8 @@ func editRecord(t *testing.T, root, name string, edit func(map[string]any)) {
 	mustDo(t, errors.Join(err, os.WriteFile(file, data, 0o600)))
 }
 
-// What an older podnas has made gets a limit at the next start, and never one that
-// it is past already.
-func TestInodesOfAnOlderPodnas(t *testing.T) {
+// A volume without a limit gets one at the next start, and never one that it is past already.
+func TestInodesAtAStart(t *testing.T) {
 	for _, tt := range []struct {
 		used int64
 		want int64
@@ -236,7 +235,7 @@ func TestInodesWhenCounted(t *testing.T) {
 		prepare func(t *testing.T, s *Store, root string)
 		after   func(t *testing.T, s *Store, root string)
 	}{
-		{"of an older podnas", func(t *testing.T, s *Store, root string) {
+		{"without a limit", func(t *testing.T, s *Store, root string) {
 			_, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20})
 			mustDo(t, errors.Join(err, s.Close()))
 			editRecord(t, root, "v", func(r map[string]any) { delete(r, "inodes") })

@@ -43,7 +43,7 @@ type record struct {
 	// RestoreSafety is the name of the snapshot that has what its files were before that.
 	RestoreSafety string `json:"restoreSafety,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
-	Disk string `json:"disk,omitempty"`
+	Disk string `json:"disk"`
 	Volume
 
 	file     string    // where it was read, below the root of the disk; empty if it was created since
@@ -116,6 +116,9 @@ func (r *record) check() error {
 	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete, Schedule: r.Schedule, SnapshotReserve: r.SnapshotReserve}
 	if err := spec.validate(); err != nil {
 		return err
+	}
+	if r.Disk == "" {
+		return fmt.Errorf("%w: no disk", ErrInvalid)
 	}
 	if r.Inodes < 0 {
 		return fmt.Errorf("%w: a limit of %d inodes", ErrInvalid, r.Inodes)
