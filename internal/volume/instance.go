@@ -33,7 +33,6 @@ type instance struct {
 	StateDir []byte `json:"stateDir,omitempty"`
 
 	unknown object // fields of a newer podnas
-	summed  bool   // the file has a checksum
 }
 
 // MarshalJSON adds the checksum.
@@ -45,7 +44,7 @@ func (i instance) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (i *instance) UnmarshalJSON(data []byte) (err error) {
 	type plain instance
-	i.unknown, i.summed, err = decodeSummed(data, (*plain)(i))
+	i.unknown, err = decodeSummed(data, (*plain)(i))
 	return err
 }
 

@@ -48,7 +48,6 @@ type record struct {
 
 	file     string    // where it was read, below the root of the disk; empty if it was created since
 	unknown  object    // fields of a newer podnas
-	summed   bool      // the file has a checksum
 	unserved error     // why a volume that is ready is not served; guarded by Store.mu
 	deleting bool      // guarded by Store.mu
 	inPlace  bool      // its directory may still be to be moved to the trash; guarded by Store.mu
@@ -67,7 +66,7 @@ func (r record) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (r *record) UnmarshalJSON(data []byte) (err error) {
 	type plain record
-	r.unknown, r.summed, err = decodeSummed(data, (*plain)(r))
+	r.unknown, err = decodeSummed(data, (*plain)(r))
 	if r.View && r.State == viewState {
 		r.State = ready
 	}
@@ -140,7 +139,7 @@ func (r *record) check() error {
 }
 
 // checkState refuses a state that the rest of the record contradicts: acting on it, podnas would move
-// or remove files. Records of older versions have no checksum that would show a changed state.
+// or remove files.
 func (r *record) checkState() error {
 	right := true
 	switch r.State {

@@ -181,7 +181,7 @@ func (r snapshotRecord) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (r *snapshotRecord) UnmarshalJSON(data []byte) (err error) {
 	type plain snapshotRecord
-	r.unknown, _, err = decodeSummed(data, (*plain)(r))
+	r.unknown, err = decodeSummed(data, (*plain)(r))
 	return err
 }
 
