@@ -28,7 +28,7 @@ type Client struct {
 	came   string           // address of its EXCHANGE_ID
 	home   *address         // of that one
 	index  int              // in sessions.list
-	places [2]*list.Element // in the lists of those that are not confirmed
+	listed [2]*list.Element // where it is in the lists of those that are not confirmed
 
 	address   string // of its newest connection
 	confirmed bool

@@ -144,11 +144,11 @@ func (p *Replay) client(r *clientRecord) error {
 		rec = &ownerRecord{}
 	}
 	if c == nil {
-		place := &rec.unconfirmed
+		entry := &rec.unconfirmed
 		if r.Confirmed {
-			place = &rec.confirmed
+			entry = &rec.confirmed
 		}
-		if *place != nil || r.ID == 0 || r.Minor == 0 || r.Lease <= 0 {
+		if *entry != nil || r.ID == 0 || r.Minor == 0 || r.Lease <= 0 {
 			return fmt.Errorf("client %x: %w", r.ID, errDamaged)
 		}
 		c = &Client{
@@ -156,7 +156,7 @@ func (p *Replay) client(r *clientRecord) error {
 			came: r.Address, address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
 			lease: max(s.cfg.Lease, min(r.Lease, LongestLease)),
 		}
-		*place = c
+		*entry = c
 		s.sessions.owners[owner] = rec
 		s.sessions.addClient(c, s.sessions.addressOf(c.address))
 	}
