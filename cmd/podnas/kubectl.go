@@ -88,9 +88,6 @@ func newPluginCommand() *cobra.Command {
 		switch cmd.Name() {
 		case "serve":
 			root.RemoveCommand(cmd)
-		case "drain": // for the pods of older versions, which have no mounted
-			cfg.runInPod(cmd)
-			cmd.RunE = renamed(cmd.RunE)
 		case "volume", "snapshot", "client", "mounted":
 			cfg.runInPod(cmd)
 			for _, sub := range cmd.Commands() {
@@ -132,14 +129,6 @@ func (c *pluginConfig) runInPod(cmd *cobra.Command) {
 	}
 	if cmd.Runnable() && !isGroup(cmd) {
 		cmd.RunE = c.run
-	}
-}
-
-// renamed has drain say what it is called now before its pod is looked for, which may not be found.
-func renamed(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		fmt.Fprintln(cmd.ErrOrStderr(), "podnas: drain was renamed: use 'kubectl podnas mounted --wait'")
-		return run(cmd, args)
 	}
 }
 

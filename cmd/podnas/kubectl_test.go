@@ -241,8 +241,6 @@ func TestPlugin(t *testing.T) {
 				{args: []string{"volume", "list", "--watch", "-o=json"}, err: "--watch has no end", code: exitUsage},
 				{args: []string{"snapshot", "list", "-o=name"}, ran: "podnas snapshot list --output=name --"},
 				{args: []string{"snapshot", "show", "v"}, err: "NAME is missing", code: exitUsage},
-				{args: []string{"drain", "--timeout=0"}, ran: "podnas drain --timeout=0s --", stderr: "podnas: drain was renamed: use 'kubectl podnas mounted --wait'\npodnas drain drains nothing"},
-				{args: []string{"drain", "--context=gone"}, stderr: "use 'kubectl podnas mounted --wait'", err: "look for podnas in the cluster: ", code: exitFailed},
 				// What runs here, or not at all.
 				{args: []string{"version"}, stdout: "podnas " + version},
 				{args: []string{"doctor", "mount", "nowhere"}, err: "HOST:/path", code: exitUsage},
