@@ -57,9 +57,6 @@ func newDoctorCommand() *cobra.Command {
 		Example: doctorExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			whole, err := filepath.Abs(root)
 			if err != nil {
 				return err

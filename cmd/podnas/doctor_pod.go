@@ -40,9 +40,6 @@ func newDoctorPodCommand() *cobra.Command {
 		Example: doctorPodExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			var err error
 			if outside.Client, err = from.client(); err != nil {
 				return err

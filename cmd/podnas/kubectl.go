@@ -233,9 +233,6 @@ func waitFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
 	var m mountedFlags
 	m.output, _ = cmd.Flags().GetString("output")
 	m.timeout, _ = cmd.Flags().GetDuration("timeout")
-	if err := checkOutput(m.output, outputTable, outputJSON, outputYAML); err != nil {
-		return err
-	}
 	c.Args = append([]string{cmd.Name(), "--output=" + outputJSON}, podArguments(cmd, args, "wait", "timeout", "output")[1:]...)
 	return m.look(cmd, func(ctx context.Context) (mounted control.Mounted, err error) {
 		var out, remarks bytes.Buffer

@@ -83,9 +83,6 @@ type mountedFlags struct {
 }
 
 func (m *mountedFlags) run(cmd *cobra.Command, _ []string) error {
-	if err := checkOutput(m.output, outputTable, outputJSON, outputYAML); err != nil {
-		return err
-	}
 	switch {
 	case !m.wait && cmd.Flags().Changed("timeout"):
 		return &usageError{errors.New("--timeout is for --wait")}

@@ -137,6 +137,6 @@ func TestDoctorMountCommand(t *testing.T) {
 	step{command: "doctor mount " + root, stdout: "is not on NFS", code: exitFailed}.run(t)
 	step{command: "doctor mount nothing", code: exitUsage, err: "HOST:/path"}.run(t)
 	step{command: "doctor mount a:/b --options=port=many", code: exitUsage, err: "is not a port"}.run(t)
-	step{command: "doctor mount a:/b -o port=1", code: exitUsage, err: "unknown output format"}.run(t)
+	step{command: "doctor mount a:/b -o port=1", code: exitUsage, err: "use -o table, json, yaml"}.run(t)
 	step{command: "doctor mount", code: exitUsage, err: "is missing"}.run(t)
 }

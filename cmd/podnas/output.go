@@ -26,16 +26,28 @@ const (
 
 // addOutputFlag adds -o. The first form is the default.
 func addOutputFlag(f *pflag.FlagSet, output *string, forms ...string) {
-	f.StringVarP(output, "output", "o", forms[0], "output format: "+strings.Join(forms, ", "))
+	*output = forms[0]
+	f.VarP(&outputFlag{output, forms}, "output", "o", "output format: "+strings.Join(forms, ", "))
 	f.Lookup("output").Annotations = map[string][]string{formsAnnotation: forms}
 }
 
-func checkOutput(output string, forms ...string) error {
-	if slices.Contains(forms, output) {
-		return nil
-	}
-	return &usageError{fmt.Errorf("unknown output format %q: use -o %s", output, strings.Join(forms, ", "))}
+// outputFlag takes one of the forms that a command prints in.
+type outputFlag struct {
+	output *string
+	forms  []string
 }
+
+func (o *outputFlag) Set(text string) error {
+	if !slices.Contains(o.forms, text) {
+		return fmt.Errorf("use -o %s", strings.Join(o.forms, ", "))
+	}
+	*o.output = text
+	return nil
+}
+
+func (o *outputFlag) String() string { return *o.output }
+
+func (o *outputFlag) Type() string { return "string" }
 
 // printValue prints something for programs.
 func printValue(out io.Writer, output string, value any) error {

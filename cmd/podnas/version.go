@@ -49,9 +49,6 @@ func newVersionCommand() *cobra.Command {
 		Example: versionExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			facts := readBuildFacts()
 			if output == outputTable {
 				return printVersion(cmd.OutOrStdout(), &facts)

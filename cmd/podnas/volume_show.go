@@ -28,9 +28,6 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
