@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -48,6 +49,17 @@ func (o *outputFlag) Set(text string) error {
 func (o *outputFlag) String() string { return *o.output }
 
 func (o *outputFlag) Type() string { return "string" }
+
+// printDetails prints what is known of one thing: a line for each title and its text, if there is any.
+func printDetails(out io.Writer, lines [][2]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+	}
+	return w.Flush()
+}
 
 // printValue prints something for programs.
 func printValue(out io.Writer, output string, value any) error {

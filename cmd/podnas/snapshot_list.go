@@ -181,8 +181,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 	if s.State == control.SnapshotTaking {
 		state, directory, clients, use = takingText(s.Snapshot), "", "", ""
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	return printDetails(out, [][2]string{
 		{"Name:", s.Name},
 		{"Volume:", of},
 		{"State:", state},
@@ -200,12 +199,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"Clients find it:", clients},
 		{"As a volume:", use},
 		{"Shown by:", strings.Join(s.ShownBy, ", ")},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-		}
-	}
-	return w.Flush()
+	})
 }
 
 // unchangedText says how many files the snapshot before has, too.
