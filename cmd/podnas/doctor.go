@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -57,11 +56,11 @@ func newDoctorCommand() *cobra.Command {
 		Example: doctorExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			whole, err := filepath.Abs(root)
+			client, err := controlOf(root)
 			if err != nil {
 				return err
 			}
-			report, err := control.NewClient(whole).Doctor(cmd.Context())
+			report, err := client.Doctor(cmd.Context())
 			if err != nil {
 				return err
 			}
