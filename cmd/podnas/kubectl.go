@@ -19,8 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/podnas/podnas/provisioner/control"
@@ -72,14 +70,13 @@ const pluginExamples = `  # Volumes, problems, users
 
 // pluginConfig is how podnas's pod is found.
 type pluginConfig struct {
-	rules     *clientcmd.ClientConfigLoadingRules
-	overrides clientcmd.ConfigOverrides
-	finder    remote.Finder
+	server serverFlags
+	finder remote.Finder
 }
 
 // newPluginCommand is newCommand, but for use from outside the pod.
 func newPluginCommand() *cobra.Command {
-	cfg := &pluginConfig{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
+	cfg := &pluginConfig{}
 	root := newCommand()
 	root.Use = pluginName
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podnas"}
@@ -103,8 +100,7 @@ func newPluginCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&cfg.finder.Namespace, "namespace", "n", "", "namespace of podnas; default: all are searched for it")
 	f.StringVar(&cfg.finder.Name, "name", "", "name of its StatefulSet, if there are several")
-	f.StringVar(&cfg.rules.ExplicitPath, "kubeconfig", "", "kubeconfig file for the API server; default: $KUBECONFIG,\n~/.kube/config, else the ServiceAccount of the pod")
-	f.StringVar(&cfg.overrides.CurrentContext, "context", "", "context in that file; default: the current one")
+	cfg.server.add(f)
 	return root
 }
 
@@ -166,24 +162,19 @@ func quoted(value string) string {
 // run runs a command in the pod, on this terminal if there is one.
 func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
-	config, err := loaded.ClientConfig()
+	config, client, err := c.server.connect(pluginName)
 	if err != nil {
-		return noServer(err)
+		return err
 	}
-	config.UserAgent = pluginName + "/" + version
-	if c.finder.Client, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("find the API server: %w", err)
-	}
-	c.finder.Likely = []string{"podnas"}
-	if current, _, err := loaded.Namespace(); err == nil {
+	c.finder.Client, c.finder.Likely = client, []string{"podnas"}
+	if current, _, err := c.server.loaded().Namespace(); err == nil {
 		c.finder.Likely = append(c.finder.Likely, current)
 	}
 	pod, err := c.finder.Find(ctx)
 	if err != nil {
 		return err
 	}
-	command := &remote.Command{Config: config, Client: c.finder.Client, Pod: pod, Args: podArguments(cmd, args), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+	command := &remote.Command{Config: config, Client: client, Pod: pod, Args: podArguments(cmd, args), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
 	in, ok := cmd.InOrStdin().(*os.File)
 	switch {
 	case ok && isTerminal(in) && isTerminal(command.Stdout) && isTerminal(command.Stderr):
