@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // young is how long something may take to start before it is reported as stuck.
@@ -151,7 +152,7 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod, number int) []doctor
 	}
 	// Kubernetes replaces a pod by one of a changed template only when it is ready,
 	// and this one may never be.
-	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
+	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !active.IsReady(pod) {
 		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
 			"it was changed, but %s is still the old one: Kubernetes does not replace a pod that is not ready", o.its(number)))
 	}

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // disk is what podnas's disk means for a failover.
@@ -106,7 +108,7 @@ func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
 // isDisk reports whether a volume of the pod is written to by podnas: others are folders of the node with programs.
 func isDisk(pod *v1.Pod, volume string) bool {
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name != "podnas" {
+		if pod.Spec.Containers[i].Name != active.Container {
 			continue
 		}
 		for _, m := range pod.Spec.Containers[i].VolumeMounts {

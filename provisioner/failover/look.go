@@ -182,11 +182,5 @@ func (f *Failover) whereIs(pods *pods, pod *v1.Pod) string {
 	return fmt.Sprintf("it is on %s, and not ready: %s", pod.Spec.NodeName, doctor)
 }
 
-func isReady(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue && pod.DeletionTimestamp == nil
-		}
-	}
-	return false
-}
+// isReady reports whether a pod is ready, and not about to end.
+func isReady(pod *v1.Pod) bool { return active.IsReady(pod) && pod.DeletionTimestamp == nil }
