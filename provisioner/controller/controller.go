@@ -389,10 +389,14 @@ func (w *workers) run(ctx context.Context) {
 	}
 	working.Go(func() { w.depart.work(ctx) })
 	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
-	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
-	working.Go(func() { w.shared.run(ctx) })
-	working.Go(func() { w.lost.run(ctx) })
+	working.Go(func() { every(ctx, fullnessPeriod, w.full.look) })
+	if w.cfg.SharedNames != nil {
+		working.Go(func() { every(ctx, sharedNamesPeriod, w.shared.look) })
+	}
+	if w.cfg.DiskLost != nil {
+		working.Go(func() { every(ctx, lostDiskPeriod, w.lost.look) })
+	}
 	if w.snapshots != nil {
 		working.Go(func() { w.snapshots.Run(ctx) })
 	}
