@@ -312,7 +312,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
 	}
 	compare := &comparison{
-		p: p, claims: claims.Lister(), volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log, changed: make(chan struct{}, 1),
+		p: p, claims: claims.Lister(), volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log, changed: newBell(),
 	}
 	if err := errors.Join(depart.watch(volumes.Informer()), compare.watch(volumes.Informer())); err != nil {
 		return nil, fmt.Errorf("watch volumes: %w", err)

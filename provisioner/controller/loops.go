@@ -35,6 +35,18 @@ func syncEach(ctx context.Context, queue workqueue.TypedRateLimitingInterface[st
 	}
 }
 
+// bell wakes the goroutine that receives from it. Rings while that is busy count as one.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default: // it has rung already
+	}
+}
+
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
