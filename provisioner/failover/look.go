@@ -20,7 +20,7 @@ type state struct {
 	last   time.Time // when the node was heard last; zero: never
 	pod    *v1.Pod   // on the node; nil: somebody has deleted it
 	serves *v1.Pod   // a pod on another node, or nil
-	disk   disk
+	disk   string    // what keeps the old node from its disk
 	taint  *v1.Taint // which this call has set; nil: none
 	begun  bool      // a failover from the node was begun before, and its pod is deleted
 }
