@@ -180,9 +180,9 @@ func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	case ok && isTerminal(in) && isTerminal(command.Stdout) && isTerminal(command.Stderr):
 		return onTerminal(ctx, in, command)
 	case isSet(cmd, "watch"):
-		return watchFromHere(cmd, args, command)
+		return watchFromOutside(cmd, args, command)
 	case isSet(cmd, "wait"):
-		return waitFromHere(cmd, args, command)
+		return waitFromOutside(cmd, args, command)
 	}
 	if err = command.Run(ctx); isInterrupted(ctx, err) {
 		return &interruptedError{fmt.Sprintf("interrupted; 'podnas %s' may go on in pod %s/%s", strings.Join(command.Args, " "), pod.Namespace, pod.Name)}
@@ -196,9 +196,9 @@ func isSet(cmd *cobra.Command, flag string) bool {
 	return err == nil && set
 }
 
-// watchFromHere is volume list --watch where no terminal tells the pod of the end: a list in the pod for each look,
+// watchFromOutside is volume list --watch where no terminal tells the pod of the end: a list in the pod for each look,
 // so none lives on there.
-func watchFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+func watchFromOutside(cmd *cobra.Command, args []string, c *remote.Command) error {
 	flags := listFlags{watch: true}
 	flags.sort, _ = cmd.Flags().GetString("sort")
 	flags.output, _ = cmd.Flags().GetString("output")
@@ -219,8 +219,8 @@ func watchFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
 	})
 }
 
-// waitFromHere is mounted --wait, likewise.
-func waitFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+// waitFromOutside is mounted --wait, likewise.
+func waitFromOutside(cmd *cobra.Command, args []string, c *remote.Command) error {
 	var m mountedFlags
 	m.output, _ = cmd.Flags().GetString("output")
 	m.timeout, _ = cmd.Flags().GetDuration("timeout")
