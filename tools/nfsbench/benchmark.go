@@ -61,8 +61,8 @@ type worker struct {
 	wrote bool   // last is set
 	verf  verifier
 
-	place page // in the large directory
-	found int  // entries seen before place
+	page  page // of the large directory that was read last
+	found int  // entries of it and of those before
 
 	turn tally
 }
