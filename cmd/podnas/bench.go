@@ -116,7 +116,7 @@ func newBenchCommand() *cobra.Command {
 	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "like --mountport, for the second server")
 	f.IntSliceVar(&flags.serverPID, "server-pid", nil, "process ids of the server, whose processor time is measured (default: the process\nat the other end of a connection, if it runs here and you may see it)")
 	f.IntSliceVar(&flags.againstPID, "against-server-pid", nil, "like --server-pid, for the second server")
-	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "output format: table, json, csv")
+	addOutputFlag(f, &flags.output, nfsbench.FormatTable, nfsbench.FormatJSON, nfsbench.FormatCSV)
 	return cmd
 }
 
@@ -142,9 +142,6 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 	cfg = nfsbench.Config{
 		Connections: f.connections, Depth: f.depth, Duration: f.duration, Rounds: f.rounds,
 		FileSize: int64(f.fileSize) << 20, Entries: f.entries, UID: f.uid, GID: f.gid,
-	}
-	if err := checkOutput(f.output, nfsbench.FormatTable, nfsbench.FormatJSON, nfsbench.FormatCSV); err != nil {
-		return cfg, err
 	}
 	first, err := benchTarget(target, f.nfs, f.port, f.mountPort)
 	if err != nil {

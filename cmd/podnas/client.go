@@ -89,9 +89,6 @@ func newClientListCommand(root *string) *cobra.Command {
 		Example: "  podnas client list\n\n  # Every lock, with its holder\n  podnas client list -o json | jq -r '.locks[] | [.volume, .file, .client] | @tsv'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			client, err := controlOf(*root)
 			if err != nil {
 				return err

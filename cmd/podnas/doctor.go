@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -57,14 +56,11 @@ func newDoctorCommand() *cobra.Command {
 		Example: doctorExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
-			whole, err := filepath.Abs(root)
+			client, err := controlOf(root)
 			if err != nil {
 				return err
 			}
-			report, err := control.NewClient(whole).Doctor(cmd.Context())
+			report, err := client.Doctor(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -120,18 +116,15 @@ func printProcess(out io.Writer, r *control.Report) error {
 	if process.Overcommit > 0 {
 		promised = fmt.Sprintf("at most %g times the disk may be promised", process.Overcommit)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	err := printDetails(out, [][2]string{
 		{"process", fmt.Sprintf("podnas %s, pid %d, running for %s, %s mode", process.Version, process.PID, age(process.Started), process.Mode)},
 		{"serves", fmt.Sprintf("NFS on %s, claims of provisioner %s", process.Listen, process.Provisioner)},
 		{"disk", fmt.Sprintf("%s, identity %s", process.Root, d.Identity)},
 		{"promised", fmt.Sprintf("%s of %s to volumes (%s)", volume.FormatSize(d.Promised), volume.FormatSize(d.Capacity), promised)},
 		{"volumes", fmt.Sprintf("%d served, %d archived, %d retained", d.Volumes, d.Archived, d.Retained)},
-	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-	}
-	fmt.Fprintln(w)
-	return w.Flush()
+	})
+	fmt.Fprintln(out)
+	return err
 }
 
 // printResults prints what was found: a line for each check, then what to do.

@@ -63,9 +63,6 @@ func newDoctorMountCommand() *cobra.Command {
 		Example: doctorMountExamples,
 		Args:    exactly("HOST:/path or /directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			results, err := try.run(cmd.Context(), args[0])
 			if err != nil {
 				return err

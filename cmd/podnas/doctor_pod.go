@@ -31,7 +31,6 @@ const doctorPodExamples = `  # Why does podnas not start?
 
 func newDoctorPodCommand() *cobra.Command {
 	var from outsideFlags
-	var outside checkup.Outside
 	var output string
 	cmd := &cobra.Command{
 		Use:     "pod",
@@ -40,14 +39,11 @@ func newDoctorPodCommand() *cobra.Command {
 		Example: doctorPodExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
+			_, client, err := from.server.connect("podnas")
+			if err != nil {
 				return err
 			}
-			var err error
-			if outside.Client, err = from.client(); err != nil {
-				return err
-			}
-			outside.Namespace, outside.Name = from.namespace, from.name
+			outside := checkup.Outside{Client: client, Namespace: from.namespace, Name: from.name}
 			results, down := outside.Look(cmd.Context())
 			found := tell(cmd, output, map[string]any{"checks": results}, results)
 			if down {

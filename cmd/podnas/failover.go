@@ -62,7 +62,7 @@ func newFailoverCommand() *cobra.Command {
 			case timeout <= 0:
 				return &usageError{fmt.Errorf("--timeout %s: it has to be longer", timeout)}
 			}
-			client, err := from.client()
+			_, client, err := from.server.connect("podnas")
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/podnas/podnas/provisioner/control"
@@ -72,14 +70,13 @@ const pluginExamples = `  # Volumes, problems, users
 
 // pluginConfig is how podnas's pod is found.
 type pluginConfig struct {
-	rules     *clientcmd.ClientConfigLoadingRules
-	overrides clientcmd.ConfigOverrides
-	finder    remote.Finder
+	server serverFlags
+	finder remote.Finder
 }
 
 // newPluginCommand is newCommand, but for use from outside the pod.
 func newPluginCommand() *cobra.Command {
-	cfg := &pluginConfig{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
+	cfg := &pluginConfig{}
 	root := newCommand()
 	root.Use = pluginName
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podnas"}
@@ -88,9 +85,6 @@ func newPluginCommand() *cobra.Command {
 		switch cmd.Name() {
 		case "serve":
 			root.RemoveCommand(cmd)
-		case "drain": // for the pods of older versions, which have no mounted
-			cfg.runInPod(cmd)
-			cmd.RunE = renamed(cmd.RunE)
 		case "volume", "snapshot", "client", "mounted":
 			cfg.runInPod(cmd)
 			for _, sub := range cmd.Commands() {
@@ -106,8 +100,7 @@ func newPluginCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&cfg.finder.Namespace, "namespace", "n", "", "namespace of podnas; default: all are searched for it")
 	f.StringVar(&cfg.finder.Name, "name", "", "name of its StatefulSet, if there are several")
-	f.StringVar(&cfg.rules.ExplicitPath, "kubeconfig", "", "kubeconfig file for the API server; default: $KUBECONFIG,\n~/.kube/config, else the ServiceAccount of the pod")
-	f.StringVar(&cfg.overrides.CurrentContext, "context", "", "context in that file; default: the current one")
+	cfg.server.add(f)
 	return root
 }
 
@@ -132,14 +125,6 @@ func (c *pluginConfig) runInPod(cmd *cobra.Command) {
 	}
 	if cmd.Runnable() && !isGroup(cmd) {
 		cmd.RunE = c.run
-	}
-}
-
-// renamed has drain say what it is called now before its pod is looked for, which may not be found.
-func renamed(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		fmt.Fprintln(cmd.ErrOrStderr(), "podnas: drain was renamed: use 'kubectl podnas mounted --wait'")
-		return run(cmd, args)
 	}
 }
 
@@ -177,32 +162,27 @@ func quoted(value string) string {
 // run runs a command in the pod, on this terminal if there is one.
 func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
-	config, err := loaded.ClientConfig()
+	config, client, err := c.server.connect(pluginName)
 	if err != nil {
-		return noServer(err)
+		return err
 	}
-	config.UserAgent = pluginName + "/" + version
-	if c.finder.Client, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("find the API server: %w", err)
-	}
-	c.finder.Likely = []string{"podnas"}
-	if current, _, err := loaded.Namespace(); err == nil {
+	c.finder.Client, c.finder.Likely = client, []string{"podnas"}
+	if current, _, err := c.server.loaded().Namespace(); err == nil {
 		c.finder.Likely = append(c.finder.Likely, current)
 	}
 	pod, err := c.finder.Find(ctx)
 	if err != nil {
 		return err
 	}
-	command := &remote.Command{Config: config, Client: c.finder.Client, Pod: pod, Args: podArguments(cmd, args), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+	command := &remote.Command{Config: config, Client: client, Pod: pod, Args: podArguments(cmd, args), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
 	in, ok := cmd.InOrStdin().(*os.File)
 	switch {
 	case ok && isTerminal(in) && isTerminal(command.Stdout) && isTerminal(command.Stderr):
 		return onTerminal(ctx, in, command)
 	case isSet(cmd, "watch"):
-		return watchFromHere(cmd, args, command)
+		return watchFromOutside(cmd, args, command)
 	case isSet(cmd, "wait"):
-		return waitFromHere(cmd, args, command)
+		return waitFromOutside(cmd, args, command)
 	}
 	if err = command.Run(ctx); isInterrupted(ctx, err) {
 		return &interruptedError{fmt.Sprintf("interrupted; 'podnas %s' may go on in pod %s/%s", strings.Join(command.Args, " "), pod.Namespace, pod.Name)}
@@ -216,9 +196,9 @@ func isSet(cmd *cobra.Command, flag string) bool {
 	return err == nil && set
 }
 
-// watchFromHere is volume list --watch where no terminal tells the pod of the end: a list in the pod for each look,
+// watchFromOutside is volume list --watch where no terminal tells the pod of the end: a list in the pod for each look,
 // so none lives on there.
-func watchFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+func watchFromOutside(cmd *cobra.Command, args []string, c *remote.Command) error {
 	flags := listFlags{watch: true}
 	flags.sort, _ = cmd.Flags().GetString("sort")
 	flags.output, _ = cmd.Flags().GetString("output")
@@ -239,14 +219,11 @@ func watchFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
 	})
 }
 
-// waitFromHere is mounted --wait, likewise.
-func waitFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+// waitFromOutside is mounted --wait, likewise.
+func waitFromOutside(cmd *cobra.Command, args []string, c *remote.Command) error {
 	var m mountedFlags
 	m.output, _ = cmd.Flags().GetString("output")
 	m.timeout, _ = cmd.Flags().GetDuration("timeout")
-	if err := checkOutput(m.output, outputTable, outputJSON, outputYAML); err != nil {
-		return err
-	}
 	c.Args = append([]string{cmd.Name(), "--output=" + outputJSON}, podArguments(cmd, args, "wait", "timeout", "output")[1:]...)
 	return m.look(cmd, func(ctx context.Context) (mounted control.Mounted, err error) {
 		var out, remarks bytes.Buffer

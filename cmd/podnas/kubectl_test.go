@@ -237,12 +237,10 @@ func TestPlugin(t *testing.T) {
 				{args: []string{"doctor"}, ran: "podnas doctor --", stdout: "Nothing is wrong."},
 				{args: []string{"mounted", "--wait", "--timeout=10s"}, ran: "podnas mounted --output=json --", stdout: "Nothing is mounted."},
 				{args: []string{"mounted", "-w", "-o=json"}, ran: "podnas mounted --output=json --", stdout: `"clients": `},
-				{args: []string{"mounted", "-w", "-o=wide"}, err: `unknown output format "wide"`, code: exitUsage},
+				{args: []string{"mounted", "-w", "-o=wide"}, err: "use -o table, json, yaml", code: exitUsage},
 				{args: []string{"volume", "list", "--watch", "-o=json"}, err: "--watch has no end", code: exitUsage},
 				{args: []string{"snapshot", "list", "-o=name"}, ran: "podnas snapshot list --output=name --"},
 				{args: []string{"snapshot", "show", "v"}, err: "NAME is missing", code: exitUsage},
-				{args: []string{"drain", "--timeout=0"}, ran: "podnas drain --timeout=0s --", stderr: "podnas: drain was renamed: use 'kubectl podnas mounted --wait'\npodnas drain drains nothing"},
-				{args: []string{"drain", "--context=gone"}, stderr: "use 'kubectl podnas mounted --wait'", err: "look for podnas in the cluster: ", code: exitFailed},
 				// What runs here, or not at all.
 				{args: []string{"version"}, stdout: "podnas " + version},
 				{args: []string{"doctor", "mount", "nowhere"}, err: "HOST:/path", code: exitUsage},

@@ -75,7 +75,7 @@ commands, flags and the names of volumes. On a terminal statuses have colours, u
 	if err := root.PersistentFlags().MarkHidden(noColourFlag); err != nil {
 		panic(err) // only a flag that is not there gives one
 	}
-	root.AddCommand(newServeCommand(), newVolumeCommand(), newSnapshotCommand(), newClientCommand(), newDoctorCommand(), newMountedCommand(), newDrainCommand(), newFailoverCommand(), newBenchCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newSnapshotCommand(), newClientCommand(), newDoctorCommand(), newMountedCommand(), newFailoverCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {
 		panic(err) // only a flag that is there twice gives one

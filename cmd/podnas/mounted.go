@@ -66,26 +66,12 @@ func newMountedCommand() *cobra.Command {
 		Args:    exactly(),
 		RunE:    m.run,
 	}
-	m.addFlags(cmd)
-	cmd.Flags().BoolVarP(&m.wait, "wait", "w", false, "wait until nothing is mounted")
-	return cmd
-}
-
-// newDrainCommand is what mounted --wait was called, although it drains nothing.
-func newDrainCommand() *cobra.Command {
-	m := mountedFlags{wait: true}
-	cmd := &cobra.Command{
-		Use:     "drain",
-		Hidden:  true,
-		Short:   "The earlier name of 'podnas mounted --wait'",
-		Example: "  # podnas mounted, and podnas mounted --wait\n  podnas drain --timeout=0\n  podnas drain",
-		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			fmt.Fprintln(cmd.ErrOrStderr(), "podnas drain drains nothing, and is now called 'podnas mounted --wait'; 'podnas mounted' is its --timeout=0")
-			return m.run(cmd, args)
-		},
-	}
-	m.addFlags(cmd)
+	f := cmd.Flags()
+	addRootFlag(f, &m.root, "directory of the disk that the running podnas serves")
+	f.DurationVar(&m.timeout, "timeout", -1, "how long to wait; below 0: forever")
+	f.Lookup("timeout").DefValue = "forever"
+	addOutputFlag(f, &m.output, outputTable, outputJSON, outputYAML)
+	f.BoolVarP(&m.wait, "wait", "w", false, "wait until nothing is mounted")
 	return cmd
 }
 
@@ -96,18 +82,7 @@ type mountedFlags struct {
 	timeout      time.Duration
 }
 
-func (m *mountedFlags) addFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	addRootFlag(f, &m.root, "directory of the disk that the running podnas serves")
-	f.DurationVar(&m.timeout, "timeout", -1, "how long to wait; below 0: forever")
-	addOutputFlag(f, &m.output, outputTable, outputJSON, outputYAML)
-	f.Lookup("timeout").DefValue = "forever"
-}
-
 func (m *mountedFlags) run(cmd *cobra.Command, _ []string) error {
-	if err := checkOutput(m.output, outputTable, outputJSON, outputYAML); err != nil {
-		return err
-	}
 	switch {
 	case !m.wait && cmd.Flags().Changed("timeout"):
 		return &usageError{errors.New("--timeout is for --wait")}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -26,15 +27,38 @@ const (
 
 // addOutputFlag adds -o. The first form is the default.
 func addOutputFlag(f *pflag.FlagSet, output *string, forms ...string) {
-	f.StringVarP(output, "output", "o", forms[0], "output format: "+strings.Join(forms, ", "))
+	*output = forms[0]
+	f.VarP(&outputFlag{output, forms}, "output", "o", "output format: "+strings.Join(forms, ", "))
 	f.Lookup("output").Annotations = map[string][]string{formsAnnotation: forms}
 }
 
-func checkOutput(output string, forms ...string) error {
-	if slices.Contains(forms, output) {
-		return nil
+// outputFlag takes one of the forms that a command prints in.
+type outputFlag struct {
+	output *string
+	forms  []string
+}
+
+func (o *outputFlag) Set(text string) error {
+	if !slices.Contains(o.forms, text) {
+		return fmt.Errorf("use -o %s", strings.Join(o.forms, ", "))
 	}
-	return &usageError{fmt.Errorf("unknown output format %q: use -o %s", output, strings.Join(forms, ", "))}
+	*o.output = text
+	return nil
+}
+
+func (o *outputFlag) String() string { return *o.output }
+
+func (o *outputFlag) Type() string { return "string" }
+
+// printDetails prints what is known of one thing: a line for each title and its text, if there is any.
+func printDetails(out io.Writer, lines [][2]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+	}
+	return w.Flush()
 }
 
 // printValue prints something for programs.

@@ -95,7 +95,6 @@ func newSnapshotCreateCommand(cfg *volumeConfig) *cobra.Command {
 		noWait bool
 		output string
 	)
-	forms := []string{outputTable, outputName, outputJSON, outputYAML}
 	cmd := &cobra.Command{
 		Use:     "create VOLUME [NAME]",
 		Aliases: []string{"take"},
@@ -105,9 +104,6 @@ func newSnapshotCreateCommand(cfg *volumeConfig) *cobra.Command {
 			"  # In a cluster\n  kubectl exec -n podnas podnas-0 -- podnas snapshot create data",
 		Args: from(1, "VOLUME", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, forms...); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
@@ -135,7 +131,7 @@ func newSnapshotCreateCommand(cfg *volumeConfig) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until it is complete; 'podnas snapshot show' tells its end")
-	addOutputFlag(cmd.Flags(), &output, forms...)
+	addOutputFlag(cmd.Flags(), &output, outputTable, outputName, outputJSON, outputYAML)
 	return cmd
 }
 

@@ -37,26 +37,10 @@ func newSnapshotDeleteCommand(cfg *volumeConfig) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !yes && !isTerminal(cmd.InOrStdin()) {
-				return &usageError{fmt.Errorf("snapshot %s is not deleted: there is no terminal for the question; use --yes", args[1])}
-			}
-			answers, failed := bufio.NewReader(cmd.InOrStdin()), 0
-			for _, name := range args[1:] {
-				err := cfg.deleteSnapshot(cmd, client, answers, args[0], name, yes)
-				switch {
-				case cmd.Context().Err() != nil:
-					return cmd.Context().Err()
-				case err != nil && len(args) == 2:
-					return err
-				case err != nil:
-					fmt.Fprintf(cmd.ErrOrStderr(), "snapshot %s is not deleted: %v\n", name, err)
-					failed++
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("%d of %d snapshots are not deleted", failed, len(args)-1)
-			}
-			return nil
+			answers := bufio.NewReader(cmd.InOrStdin())
+			return eachName(cmd, "snapshot", "deleted", yes, args[1:], func(name string) error {
+				return cfg.deleteSnapshot(cmd, client, answers, args[0], name, yes)
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")

@@ -44,9 +44,6 @@ func newSnapshotDiffCommand(cfg *volumeConfig) *cobra.Command {
 			"  # For programs: the files that were removed\n  podnas snapshot diff data monday -o json | jq -r '.[] | select(.kind == \"removed\") | .path'",
 		Args: from(2, "VOLUME", "A", "B"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err

@@ -28,7 +28,6 @@ has asked for.
 
 func newSnapshotListCommand(cfg *volumeConfig) *cobra.Command {
 	var output string
-	forms := []string{outputTable, outputWide, outputName, outputJSON, outputYAML}
 	cmd := &cobra.Command{
 		Use:     "list [VOLUME]",
 		Aliases: []string{"ls"},
@@ -38,9 +37,6 @@ func newSnapshotListCommand(cfg *volumeConfig) *cobra.Command {
 			"  podnas snapshot list -o json | jq -r '.[] | select(.volumeDeleted) | [.volume, .name] | @tsv'",
 		Args: from(0, "VOLUME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, forms...); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
@@ -62,7 +58,7 @@ func newSnapshotListCommand(cfg *volumeConfig) *cobra.Command {
 			return nil
 		},
 	}
-	addOutputFlag(cmd.Flags(), &output, forms...)
+	addOutputFlag(cmd.Flags(), &output, outputTable, outputWide, outputName, outputJSON, outputYAML)
 	return cmd
 }
 
@@ -146,9 +142,6 @@ make a volume of it. While it is being taken, show how far it is; if it could no
 		Example: "  # The moment that it has, and where its files are\n  podnas snapshot show data before-upgrade\n\n  # For programs\n  podnas snapshot show data before-upgrade -o yaml",
 		Args:    exactly("VOLUME", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
@@ -188,8 +181,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 	if s.State == control.SnapshotTaking {
 		state, directory, clients, use = takingText(s.Snapshot), "", "", ""
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	return printDetails(out, [][2]string{
 		{"Name:", s.Name},
 		{"Volume:", of},
 		{"State:", state},
@@ -207,12 +199,7 @@ func printSnapshot(out io.Writer, s shownSnapshot) error {
 		{"Clients find it:", clients},
 		{"As a volume:", use},
 		{"Shown by:", strings.Join(s.ShownBy, ", ")},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-		}
-	}
-	return w.Flush()
+	})
 }
 
 // unchangedText says how many files the snapshot before has, too.

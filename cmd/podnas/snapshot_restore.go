@@ -41,7 +41,6 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 		giveUp bool
 		output string
 	)
-	forms := []string{outputTable, outputJSON, outputYAML}
 	cmd := &cobra.Command{
 		Use:     "restore VOLUME NAME",
 		Aliases: []string{"rollback"},
@@ -51,9 +50,6 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 			"  kubectl scale deployment app --replicas=0\n  kubectl podnas snapshot restore data before-upgrade",
 		Args: exactly("VOLUME", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, forms...); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
@@ -82,7 +78,7 @@ func newSnapshotRestoreCommand(cfg *volumeConfig) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "restore it although clients have files open")
 	cmd.Flags().BoolVar(&giveUp, "give-up", false, "end its restore that has failed, or is under way: clients go on with what the volume has")
-	addOutputFlag(cmd.Flags(), &output, forms...)
+	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }
 

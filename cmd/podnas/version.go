@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -49,9 +48,6 @@ func newVersionCommand() *cobra.Command {
 		Example: versionExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			facts := readBuildFacts()
 			if output == outputTable {
 				return printVersion(cmd.OutOrStdout(), &facts)
@@ -93,15 +89,9 @@ func readBuildFacts() buildFacts {
 
 // printVersion prints the version in one line, and then details.
 func printVersion(out io.Writer, f *buildFacts) error {
-	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
-	fmt.Fprintf(w, "podnas %s %s %s\n", f.Version, f.Go, f.Platform)
-	for _, line := range [][2]string{
-		{"commit", strings.TrimSpace(f.Commit + " " + f.Date)},
-		{"modules", fmt.Sprintf("%d, listed by -o json", len(f.Modules))},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "  %s\t%s\n", line[0], line[1])
-		}
-	}
-	return w.Flush()
+	fmt.Fprintf(out, "podnas %s %s %s\n", f.Version, f.Go, f.Platform)
+	return printDetails(out, [][2]string{
+		{"  commit", strings.TrimSpace(f.Commit + " " + f.Date)},
+		{"  modules", fmt.Sprintf("%d, listed by -o json", len(f.Modules))},
+	})
 }

@@ -74,9 +74,6 @@ The PersistentVolume of a volume with a claim is reserved for the claim of that 
 name. --bind prints these claims too; their namespaces must exist.`,
 		Example: manifestsExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputYAML, outputJSON); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err

@@ -160,9 +160,6 @@ func (c *createConfig) addFlags(f *pflag.FlagSet) {
 }
 
 func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Client, context.Context, control.CreateRequest) (control.Volume, error)) error {
-	if err := checkOutput(c.output, outputYAML, outputJSON); err != nil {
-		return err
-	}
 	r := &c.request
 	r.Name, r.Size, r.ReclaimPolicy = name, int64(c.size.sizeFlag), v1.PersistentVolumeReclaimPolicy(c.reclaim)
 	for _, mode := range c.accessModes {

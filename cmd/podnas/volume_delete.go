@@ -86,16 +86,23 @@ func (r *remover) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.force, "force", false, r.verb+" even a volume that belongs to a claim")
 }
 
-// run removes each volume that is named, once: another one of the same name may be in the archive.
+// run removes each volume that is named.
 func (r *remover) run(cmd *cobra.Command, args []string) error {
 	client, err := r.client()
 	if err != nil {
 		return err
 	}
-	if !r.yes && !isTerminal(cmd.InOrStdin()) {
-		return &usageError{fmt.Errorf("volume %s is not %s: there is no terminal for the question; use --yes", args[0], r.done)}
-	}
 	r.answers, r.questions, r.stdout = bufio.NewReader(cmd.InOrStdin()), cmd.ErrOrStderr(), cmd.OutOrStdout()
+	return eachName(cmd, "volume", r.done, r.yes, args, func(name string) error { return r.remove(cmd.Context(), client, name) })
+}
+
+// eachName calls remove for each name, which asks a person unless yes is set. A name that is given twice counts once: another
+// thing of that name may be in the archive. One name ends in its own error. Of several, each failure is printed, and their
+// number is the error. thing and done are words of the messages: "volume", "deleted".
+func eachName(cmd *cobra.Command, thing, done string, yes bool, args []string, remove func(name string) error) error {
+	if !yes && !isTerminal(cmd.InOrStdin()) {
+		return &usageError{fmt.Errorf("%s %s is not %s: there is no terminal for the question; use --yes", thing, args[0], done)}
+	}
 	var names []string
 	for _, name := range args {
 		if !slices.Contains(names, name) {
@@ -103,12 +110,12 @@ func (r *remover) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(names) == 1 {
-		return r.remove(cmd.Context(), client, names[0])
+		return remove(names[0])
 	}
 	failed := 0
 	for _, name := range names {
-		if err := r.remove(cmd.Context(), client, name); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is not %s: %v\n", name, r.done, err)
+		if err := remove(name); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s is not %s: %v\n", thing, name, done, err)
 			failed++
 		}
 		if cmd.Context().Err() != nil {
@@ -116,7 +123,7 @@ func (r *remover) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d volumes are not %s", failed, len(names), r.done)
+		return fmt.Errorf("%d of %d %ss are not %s", failed, len(names), thing, done)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -55,7 +54,6 @@ type listFlags struct {
 
 func newListCommand(cfg *volumeConfig) *cobra.Command {
 	var flags listFlags
-	forms := []string{outputTable, outputWide, outputName, outputJSON, outputYAML}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -64,7 +62,7 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(checkOutput(flags.output, forms...), flags.check()); err != nil {
+			if err := flags.check(); err != nil {
 				return err
 			}
 			client, err := cfg.client()
@@ -87,7 +85,7 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 	f.StringVar(&flags.sort, "sort", sortName, "order: "+strings.Join(sortOrders(), ", "))
 	f.Lookup("sort").Annotations = map[string][]string{formsAnnotation: sortOrders()}
 	f.BoolVarP(&flags.watch, "watch", "w", false, "list them again every 2 seconds; if the output is no terminal, when something has changed")
-	addOutputFlag(f, &flags.output, forms...)
+	addOutputFlag(f, &flags.output, outputTable, outputWide, outputName, outputJSON, outputYAML)
 	return cmd
 }
 

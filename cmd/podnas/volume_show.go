@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +27,6 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
@@ -114,8 +110,7 @@ func printVolume(out io.Writer, s shown) error {
 	if v.State == volume.Archived {
 		directory += ", but its files are in the archive"
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	return printDetails(out, [][2]string{
 		{"Name:", v.Name},
 		{"State:", state},
 		{"Problem:", v.Problem},
@@ -135,12 +130,7 @@ func printVolume(out io.Writer, s shown) error {
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
 		{"Created:", created(v)},
 		{"Mount:", cmp.Or(s.Mount, "-")},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-		}
-	}
-	return w.Flush()
+	})
 }
 
 func sourceTitle(v control.Volume) string {

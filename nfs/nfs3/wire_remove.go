@@ -2,11 +2,8 @@ package nfs3
 
 import "github.com/podnas/podnas/nfs/xdr"
 
-// RemoveArgs is REMOVE3args, RmdirArgs RMDIR3args.
-type (
-	RemoveArgs = DirOpArgs
-	RmdirArgs  = DirOpArgs
-)
+// RemoveArgs is REMOVE3args, and RMDIR3args.
+type RemoveArgs = DirOpArgs
 
 // RemoveRes is REMOVE3res, RmdirRes RMDIR3res. Their Wcc is the directory's.
 type (

@@ -1,6 +1,6 @@
 package nfs4
 
-// Attributes of RFC 8881 section 5, as bits of a Bitmap.
+// Attributes of RFC 8881 section 5, as bits of a Bitmap. Those that no side of podnas names are left out.
 const (
 	AttrSupportedAttrs    = 0
 	AttrType              = 1
@@ -34,7 +34,6 @@ const (
 	AttrMaxName           = 29
 	AttrMaxRead           = 30
 	AttrMaxWrite          = 31
-	AttrMimetype          = 32
 	AttrMode              = 33
 	AttrNoTrunc           = 34
 	AttrNumLinks          = 35
@@ -48,43 +47,21 @@ const (
 	AttrSpaceFree         = 43
 	AttrSpaceTotal        = 44
 	AttrSpaceUsed         = 45
-	AttrSystem            = 46
 	AttrTimeAccess        = 47
 	AttrTimeAccessSet     = 48
-	AttrTimeBackup        = 49
 	AttrTimeCreate        = 50
 	AttrTimeDelta         = 51
 	AttrTimeMetadata      = 52
 	AttrTimeModify        = 53
 	AttrTimeModifySet     = 54
 	AttrMountedOnFileID   = 55
-	AttrDirNotifDelay     = 56
-	AttrDirentNotifDelay  = 57
 	AttrDACL              = 58
-	AttrSACL              = 59
-	AttrChangePolicy      = 60
-	AttrFSStatus          = 61
-	AttrFSLayoutTypes     = 62
-	AttrLayoutHint        = 63
-	AttrLayoutTypes       = 64
-	AttrLayoutBlksize     = 65
-	AttrLayoutAlignment   = 66
-	AttrFSLocationsInfo   = 67
-	AttrMdsthreshold      = 68
-	AttrRetentionGet      = 69
-	AttrRetentionSet      = 70
-	AttrRetentevtGet      = 71
-	AttrRetentevtSet      = 72
-	AttrRetentionHold     = 73
 	AttrModeSetMasked     = 74
 	AttrSuppattrExclcreat = 75
-	AttrFSCharsetCap      = 76
 
 	// Those of version 4.2 (RFC 7862 section 12), of RFC 8275 and of RFC 8276.
 	AttrCloneBlksize   = 77
-	AttrSpaceFreed     = 78
 	AttrChangeAttrType = 79
-	AttrSecLabel       = 80
 	AttrModeUmask      = 81
 	AttrXattrSupport   = 82
 )

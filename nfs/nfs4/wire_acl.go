@@ -14,8 +14,6 @@ const (
 const (
 	ACLSupportAllow = 0x1
 	ACLSupportDeny  = 0x2
-	ACLSupportAudit = 0x4
-	ACLSupportAlarm = 0x8
 )
 
 // Flags of an ACE: section 6.2.1.4.

@@ -143,11 +143,3 @@ func (a *VerifyArgs) Append(b []byte) []byte {
 func (a *VerifyArgs) Decode(d *xdr.Decoder) {
 	a.Attr.decode(d)
 }
-
-// The arguments and results of these have the same format as others.
-type (
-	NverifyArgs = VerifyArgs
-
-	VerifyRes  = StatusRes
-	NverifyRes = StatusRes
-)

@@ -186,5 +186,4 @@ func (a *CBRecallArgs) Decode(d *xdr.Decoder) {
 type (
 	CBCompoundRes   = CompoundRes
 	CBNotifyLockRes = StatusRes
-	CBRecallRes     = StatusRes
 )

@@ -46,13 +46,8 @@ type (
 	RemoveArgs = NameArgs
 	LinkArgs   = NameArgs
 
-	PutfhRes     = StatusRes
-	PutrootfhRes = StatusRes
-	PutpubfhRes  = StatusRes
-	SavefhRes    = StatusRes
-	RestorefhRes = StatusRes
-	LookupRes    = StatusRes
-	LookuppRes   = StatusRes
+	PutfhRes  = StatusRes
+	LookupRes = StatusRes
 
 	RemoveRes = ChangeRes
 	LinkRes   = ChangeRes

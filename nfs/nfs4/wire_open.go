@@ -276,11 +276,7 @@ type (
 	DelegpurgeArgs  = ClientIDArgs
 	FreeStateidArgs = StateidArgs
 
-	OpenDowngradeRes = StateidRes
-	CloseRes         = StateidRes
-	DelegreturnRes   = StatusRes
-	DelegpurgeRes    = StatusRes
-	FreeStateidRes   = StatusRes
+	CloseRes = StateidRes
 )
 
 // TestStateidArgs is TEST_STATEID4args.

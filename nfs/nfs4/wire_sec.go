@@ -143,6 +143,3 @@ func (a *SecinfoNoNameArgs) Decode(d *xdr.Decoder) {
 		d.Fail(xdr.ErrValue)
 	}
 }
-
-// SecinfoNoNameRes is SECINFO_NO_NAME4res.
-type SecinfoNoNameRes = SecinfoRes

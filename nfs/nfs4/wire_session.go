@@ -286,12 +286,5 @@ func (a *ReclaimCompleteArgs) Decode(d *xdr.Decoder) {
 	a.OneFS = d.Bool()
 }
 
-// The arguments and results of these have the same format as others.
-type (
-	DestroyClientIDArgs = ClientIDArgs
-
-	DestroySessionRes  = StatusRes
-	BackchannelCtlRes  = StatusRes
-	DestroyClientIDRes = StatusRes
-	ReclaimCompleteRes = StatusRes
-)
+// DestroyClientIDArgs is DESTROY_CLIENTID4args.
+type DestroyClientIDArgs = ClientIDArgs

@@ -5,9 +5,6 @@ import "github.com/podnas/podnas/nfs/xdr"
 // The operations on extended attributes: RFC 8276 section 8.4. Names have no "user." in front.
 
 const (
-	// MaxXattrName is the longest name, as Linux has it: with "user." in front it has 255 bytes. A longer one is
-	// decoded, up to MaxPath, for a reply of ErrNameTooLong.
-	MaxXattrName = 250
 	// MaxXattr is the largest value, as Linux has it. A larger one is decoded, up to MaxData, for a reply of
 	// ErrXattr2Big.
 	MaxXattr = 64 << 10

@@ -113,16 +113,13 @@ const (
 // AuthStat is what is wrong with a credential or verifier (auth_stat).
 type AuthStat uint32
 
-// Values of AuthStat that concern AUTH_SYS.
+// Values of AuthStat that podnas gives.
 const (
 	AuthOK           AuthStat = 0
 	AuthBadCred      AuthStat = 1
 	AuthRejectedCred AuthStat = 2
 	AuthBadVerf      AuthStat = 3
-	AuthRejectedVerf AuthStat = 4
 	AuthTooWeak      AuthStat = 5
-	AuthInvalidResp  AuthStat = 6
-	AuthFailed       AuthStat = 7
 )
 
 // ReplyHeader is a reply up to the results (section 9, reply_body). The zero

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -78,23 +76,13 @@ func unfit(pod *v1.Pod) string {
 		}
 		return fmt.Sprintf("pod %s is ending", pod.Name)
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		switch {
-		case c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse:
-			return fmt.Sprintf("pod %s has no node: %s", pod.Name, c.Message)
-		case c.Type == v1.PodReady && c.Status == v1.ConditionTrue:
-			return ""
-		}
+	if c := Condition(pod, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return fmt.Sprintf("pod %s has no node: %s", pod.Name, c.Message)
 	}
-	return fmt.Sprintf("pod %s on node %s is not ready", pod.Name, pod.Spec.NodeName)
-}
-
-// IsPodOf reports whether a pod is one of the StatefulSet of that name, as Kubernetes names them.
-func IsPodOf(pod *v1.Pod, set string) bool {
-	number, ok := strings.CutPrefix(pod.Name, set+"-")
-	_, err := strconv.ParseUint(number, 10, 31)
-	return ok && err == nil
+	if !IsReady(pod) {
+		return fmt.Sprintf("pod %s on node %s is not ready", pod.Name, pod.Spec.NodeName)
+	}
+	return ""
 }
 
 // Rights are what this package does beyond the rights of every podnas. deploy/components/ha grants them.

@@ -73,8 +73,3 @@ func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
 	}
 	return []doctor.Result{doctor.Good("%s", strings.Join(slices.Compact(says), ", "))}
 }
-
-func splitResource(resource string) (name, sub string) {
-	name, sub, _ = strings.Cut(resource, "/")
-	return name, sub
-}

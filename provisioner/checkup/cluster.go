@@ -3,6 +3,7 @@ package checkup
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,7 +120,7 @@ func describe(r controller.Right, namespace string) string {
 }
 
 func (c *Cluster) may(ctx context.Context, r controller.Right, verb string) (bool, error) {
-	resource, sub := splitResource(r.Resource)
+	resource, sub, _ := strings.Cut(r.Resource, "/")
 	attributes := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: resource, Subresource: sub, Verb: verb}
 	if r.Own {
 		attributes.Namespace = c.Namespace

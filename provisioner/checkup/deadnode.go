@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/provisioner/active"
 	"github.com/podnas/podnas/provisioner/failover"
 )
 
@@ -80,7 +81,7 @@ func (o *Outside) silent(ctx context.Context, p *v1.Pod) string {
 // saidByPod says the same by the pod alone: Kubernetes takes the readiness of a pod away when its node is silent, and gives no reason.
 // A kubelet always gives one.
 func saidByPod(p *v1.Pod) string {
-	c := condition(p, v1.PodReady)
+	c := active.Condition(p, v1.PodReady)
 	if c == nil || c.Status == v1.ConditionTrue || c.Reason != "" || p.DeletionTimestamp != nil || !runs(p) {
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // young is how long something may take to start before it is reported as stuck.
@@ -59,19 +60,11 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	}
 	results = append(results, o.lookAtNodes(ctx)...)
 	o.number = numberOf(set)
-	var pods []*v1.Pod // by number; nil: it is not there
-	down = true
-	for i := range o.number {
-		pod, err := o.Client.CoreV1().Pods(o.Namespace).Get(ctx, o.podName(i), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			pod = nil
-		case err != nil:
-			return append(results, o.denied("pod "+o.podName(i), "get pods", err, doctor.Failed)), false
-		}
-		pods = append(pods, pod)
-		down = down && (pod == nil || !runs(pod))
+	pods, failed := o.pods(ctx)
+	if failed != nil {
+		return append(results, failed...), false
 	}
+	down = !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod != nil && runs(pod) })
 	for i, pod := range pods {
 		for _, r := range o.set(set, pod, i) {
 			if r = named("statefulset", r); !slices.Contains(results, r) { // it may be the same for all pods
@@ -89,6 +82,27 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	if isShared(set) {
 		results = append(results, o.roles(ctx, set, pods)...)
 	}
+	results = append(results, o.claims(ctx, set, pods)...)
+	return append(results, o.back()...), down
+}
+
+// pods returns podnas's pods by their number, nil for one that is not there, or what keeps it from looking at them.
+func (o *Outside) pods(ctx context.Context) (pods []*v1.Pod, failed []doctor.Result) {
+	for i := range o.number {
+		pod, err := o.Client.CoreV1().Pods(o.Namespace).Get(ctx, o.podName(i), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			pod = nil
+		case err != nil:
+			return nil, only(o.denied("pod "+o.podName(i), "get pods", err, doctor.Failed))
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// claims checks each claim of the pods once.
+func (o *Outside) claims(ctx context.Context, set *appsv1.StatefulSet, pods []*v1.Pod) (results []doctor.Result) {
 	told := map[string]bool{}
 	for i, pod := range pods {
 		for _, claim := range claimsOf(set, pod, o.podName(i)) {
@@ -101,7 +115,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 			}
 		}
 	}
-	return append(results, o.back()...), down
+	return results
 }
 
 func (o *Outside) podName(number int) string { return fmt.Sprintf("%s-%d", o.Name, number) }
@@ -151,7 +165,7 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod, number int) []doctor
 	}
 	// Kubernetes replaces a pod by one of a changed template only when it is ready,
 	// and this one may never be.
-	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
+	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !active.IsReady(pod) {
 		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
 			"it was changed, but %s is still the old one: Kubernetes does not replace a pod that is not ready", o.its(number)))
 	}

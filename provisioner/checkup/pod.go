@@ -10,33 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/provisioner/active"
 )
-
-// container is the name of podnas's container in deploy/; admission may add others.
-const container = "podnas"
 
 // runs reports whether podnas's process runs.
 func runs(p *v1.Pod) bool {
-	for i := range p.Status.ContainerStatuses {
-		if s := &p.Status.ContainerStatuses[i]; s.Name == container {
-			return s.State.Running != nil
-		}
-	}
-	return false
-}
-
-func ready(p *v1.Pod) bool {
-	c := condition(p, v1.PodReady)
-	return c != nil && c.Status == v1.ConditionTrue
-}
-
-func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
-	for i := range p.Status.Conditions {
-		if p.Status.Conditions[i].Type == kind {
-			return &p.Status.Conditions[i]
-		}
-	}
-	return nil
+	s := active.ContainerStatus(p)
+	return s != nil && s.State.Running != nil
 }
 
 // pod checks how far podnas's pod has come, and what blocks it.
@@ -68,7 +48,7 @@ func (o *Outside) pod(ctx context.Context, p *v1.Pod) []doctor.Result {
 			continue // done
 		}
 		for _, r := range o.container(p, s) {
-			if s.Name != container {
+			if s.Name != active.Container {
 				r.Says = "container " + s.Name + ": " + r.Says
 			}
 			results = append(results, r)
@@ -82,7 +62,7 @@ func (o *Outside) pod(ctx context.Context, p *v1.Pod) []doctor.Result {
 
 // unscheduled says why a pod has no node.
 func (o *Outside) unscheduled(p *v1.Pod) doctor.Result {
-	c := condition(p, v1.PodScheduled)
+	c := active.Condition(p, v1.PodScheduled)
 	if c == nil || c.Status == v1.ConditionTrue {
 		if time.Since(p.CreationTimestamp.Time) < young {
 			return doctor.Warn("try again in a minute", "it waits for a node")
@@ -203,7 +183,7 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 			says += ", because it did not answer its probe: " + why
 			fix = "a disk that hangs is the most common cause: check the kernel's log of node " + p.Spec.NodeName + ". " + fix
 		}
-	case t.ExitCode == 2 && s.Name == container:
+	case t.ExitCode == 2 && s.Name == active.Container:
 		says += ". Its command line is invalid (exit code 2)"
 		fix = "correct the arguments in the StatefulSet; docs/reference/podnas_serve.md has all flags. " + fix
 	default:
@@ -211,7 +191,7 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 		if t.Reason != "" && t.Reason != "Error" {
 			says += ", " + t.Reason
 		}
-		if s.Name == container {
+		if s.Name == active.Container {
 			fix = "do what the end of its log says. " + fix
 		}
 	}

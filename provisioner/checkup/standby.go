@@ -36,7 +36,7 @@ func (o *Outside) roles(ctx context.Context, set *appsv1.StatefulSet, pods []*v1
 		case pod == nil:
 		case pod.Labels[active.RoleLabel] == active.RoleActive:
 			actives = append(actives, pod)
-		case ready(pod) && pod.DeletionTimestamp == nil:
+		case active.IsReady(pod) && pod.DeletionTimestamp == nil:
 			standbys++
 		}
 	}
@@ -70,7 +70,7 @@ func (o *Outside) active(pods []*v1.Pod) doctor.Result {
 		}
 		return doctor.Warn("try again in 10 seconds: the active one takes it from the others. If they keep it: "+logs, "%s have the label %s=%s", strings.Join(names, " and "), active.RoleLabel, active.RoleActive)
 	}
-	if !ready(pods[0]) {
+	if !active.IsReady(pods[0]) {
 		return doctor.Fail("a standby takes over by itself if it has died, some 15 seconds after that. "+logs+" says what it waits for", "pod %s is active, and not ready", pods[0].Name)
 	}
 	return doctor.Good("pod %s on node %s serves", pods[0].Name, pods[0].Spec.NodeName)

@@ -283,39 +283,16 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
 	logging := &loggingProvisioner{Provisioner: p, client: cfg.Client, permission: &permission{client: cfg.Client, name: p.Name}}
-	provisioning := library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
-		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
-		library.Threadiness(cfg.Workers),
-		library.RateLimiter(newRateLimiter()),
-		library.FailedProvisionThreshold(0), // retry forever: giving up leaks the volume
-		library.FailedDeleteThreshold(0),
-		// Save from a queue, and retry forever. Without the queue the library deletes the
-		// volume after some failed attempts, although one of them may have saved the
-		// PersistentVolume.
-		library.CreateProvisionedPVLimiter(newRateLimiter()),
-		library.AddFinalizer(true), // see finalizer.go
-		library.MetricsPort(0),
-		library.ClaimsInformer(claims.Informer()),
-		library.VolumesInformer(newSavedVolumes(volumes.Informer(), p.Store.Identity(), p.Name)),
-		library.ClassesInformer(classes.Informer()),
-		library.NodesLister(anyNode{}),
-	)
 	expand := &expander{
 		client: cfg.Client, p: p, classes: classes.Lister(), volumes: volumes.Lister(), events: events, log: cfg.Log,
 		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
-	}
-	if err := expand.watch(claims.Informer()); err != nil {
-		return nil, fmt.Errorf("watch claims: %w", err)
 	}
 	depart := &departures{
 		client: cfg.Client, p: p, claims: claims.Lister(), volumes: volumes.Lister(), log: cfg.Log,
 		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
 	}
 	compare := &comparison{
-		p: p, claims: claims.Lister(), volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log, changed: make(chan struct{}, 1),
-	}
-	if err := errors.Join(depart.watch(volumes.Informer()), compare.watch(volumes.Informer())); err != nil {
-		return nil, fmt.Errorf("watch volumes: %w", err)
+		p: p, claims: claims.Lister(), volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log, changed: newBell(),
 	}
 	var snaps *snapshots.Controller
 	if cfg.Snapshots != nil {
@@ -333,21 +310,43 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		volumes: volumes.Lister(), identity: p.Store.Identity(), events: events,
 		started: time.Now(), log: cfg.Log, told: map[mountFailure]time.Time{},
 	}
-	if err := failures.watch(mounts.Core().V1().Events().Informer()); err != nil {
-		return nil, fmt.Errorf("watch events: %w", err)
-	}
 	use := newInUse(cfg.Client, cfg.GuardIn, p.Store.Identity(), volumes.Lister(), cfg.Log)
-	if err := use.watch(volumes.Informer()); err != nil {
-		return nil, fmt.Errorf("watch volumes: %w", err)
+	if err := errors.Join(
+		expand.watch(claims.Informer()), depart.watch(volumes.Informer()), compare.watch(volumes.Informer()), use.watch(volumes.Informer()),
+		failures.watch(mounts.Core().V1().Events().Informer()),
+	); err != nil {
+		return nil, fmt.Errorf("watch claims, volumes and events: %w", err)
 	}
 	return &workers{
-		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
+		cfg: cfg, factory: factory, mounts: mounts, provisioning: newProvisioning(cfg, factory, logging), expand: expand, use: use,
 		compare: compare, depart: depart, snapshots: snaps,
 		full:   newFullness(p.Store, events, cfg.Log),
 		shared: &sharedNames{list: cfg.SharedNames, pod: own},
 		lost:   &lostDisk{err: cfg.DiskLost, pod: own},
 		pod:    own,
 	}, nil
+}
+
+// newProvisioning returns the library's controller, on the informers of the factory.
+func newProvisioning(cfg *Config, factory informers.SharedInformerFactory, logging *loggingProvisioner) *library.ProvisionController {
+	p, volumes := cfg.Provisioner, factory.Core().V1().PersistentVolumes().Informer()
+	return library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
+		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
+		library.Threadiness(cfg.Workers),
+		library.RateLimiter(newRateLimiter()),
+		library.FailedProvisionThreshold(0), // retry forever: giving up leaks the volume
+		library.FailedDeleteThreshold(0),
+		// Save from a queue, and retry forever. Without the queue the library deletes the
+		// volume after some failed attempts, although one of them may have saved the
+		// PersistentVolume.
+		library.CreateProvisionedPVLimiter(newRateLimiter()),
+		library.AddFinalizer(true), // see finalizer.go
+		library.MetricsPort(0),
+		library.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
+		library.VolumesInformer(newSavedVolumes(volumes, p.Store.Identity(), p.Name)),
+		library.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
+		library.NodesLister(anyNode{}),
+	)
 }
 
 // anyNode gives the library the node of a claim's first consumer. Any node will do,
@@ -389,10 +388,14 @@ func (w *workers) run(ctx context.Context) {
 	}
 	working.Go(func() { w.depart.work(ctx) })
 	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
-	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
-	working.Go(func() { w.shared.run(ctx) })
-	working.Go(func() { w.lost.run(ctx) })
+	working.Go(func() { every(ctx, fullnessPeriod, w.full.look) })
+	if w.cfg.SharedNames != nil {
+		working.Go(func() { every(ctx, sharedNamesPeriod, w.shared.look) })
+	}
+	if w.cfg.DiskLost != nil {
+		working.Go(func() { every(ctx, lostDiskPeriod, w.lost.look) })
+	}
 	if w.snapshots != nil {
 		working.Go(func() { w.snapshots.Run(ctx) })
 	}

@@ -27,8 +27,7 @@ type pod struct {
 	events    record.EventRecorder
 }
 
-// ownPod gets the pod's name and UID from the environment, so podnas needs no right to
-// see pods.
+// ownPod returns podnas's own pod. The caller knows its name and UID, as podnas needs no right to see pods.
 func ownPod(namespace, name, uid string, events record.EventRecorder) *pod {
 	return &pod{
 		reference: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)},

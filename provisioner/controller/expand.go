@@ -82,22 +82,13 @@ func wantsMore(claim *v1.PersistentVolumeClaim) bool {
 
 // work expands volumes, one at a time, until the queue is shut down.
 func (e *expander) work(ctx context.Context) {
-	for {
-		key, down := e.queue.Get()
-		if down {
-			return
-		}
+	syncEach(ctx, e.queue, func(key string) error {
 		err := e.sync(ctx, key)
 		if e.problems.Update(key, err) == provisioner.ProblemNew && ctx.Err() == nil {
 			e.log.Warn("volume: can't be expanded yet, will try again", "claim", key, "err", err)
 		}
-		if err != nil && ctx.Err() == nil {
-			e.queue.AddRateLimited(key)
-		} else {
-			e.queue.Forget(key)
-		}
-		e.queue.Done(key)
-	}
+		return err
+	})
 }
 
 // sync expands the volume of a claim, if it is ours and the claim requests more.

@@ -109,19 +109,13 @@ func (d *departures) isHeld(pv *v1.PersistentVolume) bool {
 
 // work lets them go, one at a time, until the queue is shut down.
 func (d *departures) work(ctx context.Context) {
-	for {
-		name, down := d.queue.Get()
-		if down {
-			return
-		}
-		if err := d.sync(ctx, name); err != nil && ctx.Err() == nil {
+	syncEach(ctx, d.queue, func(name string) error {
+		err := d.sync(ctx, name)
+		if err != nil && ctx.Err() == nil {
 			d.log.Debug("volume: can't decide yet whether its PersistentVolume may go", "volume", name, "err", err)
-			d.queue.AddRateLimited(name)
-		} else {
-			d.queue.Forget(name)
 		}
-		d.queue.Done(name)
-	}
+		return err
+	})
 }
 
 func (d *departures) sync(ctx context.Context, name string) error {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/internal/volume"
 )
 
@@ -41,16 +39,7 @@ func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Log
 	return &fullness{store: store, events: events, log: log, told: map[filling]int{}}
 }
 
-// run checks all volumes until ctx ends.
-func (f *fullness) run(ctx context.Context) {
-	for {
-		f.look()
-		if sleep(ctx, idle.UntilTick(time.Now(), fullnessPeriod)) != nil {
-			return
-		}
-	}
-}
-
+// look checks all volumes.
 func (f *fullness) look() {
 	var given []volume.Snapshot
 	given, f.given = f.store.Given(f.given)

@@ -184,13 +184,3 @@ func (g *guard) write(ctx context.Context, mine *coordinationv1.Lease, fresh boo
 	}
 	return nil
 }
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

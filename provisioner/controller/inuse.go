@@ -39,26 +39,20 @@ type inUse struct {
 	namespace string
 	identity  string // of the disk
 	volumes   corelisters.PersistentVolumeLister
-	changed   chan struct{}
+	changed   bell
 	log       *slog.Logger
 }
 
 func newInUse(client kubernetes.Interface, namespace, identity string, volumes corelisters.PersistentVolumeLister, log *slog.Logger) *inUse {
-	return &inUse{client: client, namespace: namespace, identity: identity, volumes: volumes, changed: make(chan struct{}, 1), log: log}
+	return &inUse{client: client, namespace: namespace, identity: identity, volumes: volumes, changed: newBell(), log: log}
 }
 
 // watch wakes run after changes of PersistentVolumes.
 func (u *inUse) watch(volumes cache.SharedIndexInformer) error {
-	wake := func() {
-		select {
-		case u.changed <- struct{}{}:
-		default: // it is awake already
-		}
-	}
 	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { wake() },
-		UpdateFunc: func(any, any) { wake() },
-		DeleteFunc: func(any) { wake() },
+		AddFunc:    func(any) { u.changed.ring() },
+		UpdateFunc: func(any, any) { u.changed.ring() },
+		DeleteFunc: func(any) { u.changed.ring() },
 	})
 	return err
 }

@@ -1,11 +1,8 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"time"
-
-	"github.com/podnas/podnas/internal/idle"
 )
 
 // lostDiskPeriod is the time between two looks. A disk that hangs for less is not worth an event.
@@ -13,22 +10,9 @@ const lostDiskPeriod = 10 * time.Second
 
 // lostDisk puts one event on podnas's pod when clients get no answers, as the disk may be lost.
 type lostDisk struct {
-	err  func() error // why clients get no answers, or nil; nil: that is not known
+	err  func() error // why clients get no answers, or nil
 	pod  *pod
 	told bool
-}
-
-// run looks until ctx ends.
-func (l *lostDisk) run(ctx context.Context) {
-	if l.err == nil {
-		return
-	}
-	for {
-		l.look()
-		if sleep(ctx, idle.UntilTick(time.Now(), lostDiskPeriod)) != nil {
-			return
-		}
-	}
 }
 
 func (l *lostDisk) look() {

@@ -131,20 +131,15 @@ type comparison struct {
 	events  record.EventRecorder
 	pod     *pod
 	log     *slog.Logger
-	changed chan struct{} // a comparison would find something new
-	quiet   bool          // the findings were reported recently: report new ones alone
+	changed bell // a comparison would find something new
+	quiet   bool // the findings were reported recently: report new ones alone
 	said    map[volume.Finding]bool
 }
 
 // watch wakes run when a PersistentVolume goes whose volume stays, and when somebody
 // changes its reclaim policy or mount options, which the record is to have before the PersistentVolume goes.
 func (c *comparison) watch(volumes cache.SharedIndexInformer) error {
-	wake := func() {
-		select {
-		case c.changed <- struct{}{}:
-		default: // it is awake already
-		}
-	}
+	wake := c.changed.ring
 	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			old, pv := volumeOf(before), volumeOf(after)

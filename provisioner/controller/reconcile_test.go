@@ -31,7 +31,7 @@ func TestReconcileSeesWhatIsMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := record.NewFakeRecorder(100)
-		c := &comparison{p: p, changed: make(chan struct{}, 1), volumes: corelisters.NewPersistentVolumeLister(index), events: events, log: slog.New(slog.DiscardHandler)}
+		c := &comparison{p: p, changed: newBell(), volumes: corelisters.NewPersistentVolumeLister(index), events: events, log: slog.New(slog.DiscardHandler)}
 		var r Reconciler
 		ctx, stop := context.WithCancel(t.Context())
 		go r.run(ctx, c)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"time"
 )
@@ -27,19 +26,6 @@ const (
 	// the API server forgets events after an hour.
 	sharedNamesAgain = 30 * time.Minute
 )
-
-// run looks until ctx ends.
-func (s *sharedNames) run(ctx context.Context) {
-	if s.list == nil {
-		return
-	}
-	for {
-		s.look()
-		if sleep(ctx, sharedNamesPeriod) != nil {
-			return
-		}
-	}
-}
 
 func (s *sharedNames) look() {
 	told := map[string]time.Time{}

@@ -9,12 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-)
 
-// disk is what podnas's disk means for a failover.
-type disk struct {
-	says string // what keeps the old node from it
-}
+	"github.com/podnas/podnas/provisioner/active"
+)
 
 // clouds are the CSI drivers of clouds, whose disks are attached to one machine. They say in which zone a disk is, never in which node.
 func clouds() map[string]string {
@@ -29,30 +26,29 @@ func clouds() map[string]string {
 	}
 }
 
-// diskOf looks at what the pod's claims are made of, and refuses what is where the node is.
-func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (disk, error) {
-	d := disk{says: "It is not known what keeps the old node from its disk: if it still runs, both write to it, and destroy it."}
+// diskOf looks at what the pod's claims are made of, refuses what is where the node is, and says what keeps the old node from the rest.
+func (f *Failover) diskOf(ctx context.Context, pod *v1.Pod) (string, error) {
 	for i := range pod.Spec.Volumes {
 		if volume := &pod.Spec.Volumes[i]; volume.HostPath != nil && isDisk(pod, volume.Name) {
-			return d, f.inNode(fmt.Sprintf("the folder %s of its node", volume.HostPath.Path))
+			return "", f.inNode(fmt.Sprintf("the folder %s of its node", volume.HostPath.Path))
 		}
 	}
 	pvs, err := f.disksOf(ctx, pod)
 	var says []string // of each
 	for _, pv := range pvs {
-		of, err := f.judge(ctx, pv)
+		fence, err := f.judge(ctx, pv)
 		if err != nil {
-			return d, err
+			return "", err
 		}
 		if f.shared {
-			of.says = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
+			fence = fmt.Sprintf("Its disk, PersistentVolume %s, is reserved for the podnas that serves: what still runs on the old node can't write to it.", pv.Name)
 		}
-		says = append(says, of.says)
+		says = append(says, fence)
 	}
-	if len(says) > 0 {
-		d.says = strings.Join(says, "\n")
+	if len(says) == 0 {
+		return "It is not known what keeps the old node from its disk: if it still runs, both write to it, and destroy it.", err
 	}
-	return d, err
+	return strings.Join(says, "\n"), err
 }
 
 // disksOf returns what the pod's claims are made of.
@@ -106,7 +102,7 @@ func attachedName(pv *v1.PersistentVolume) v1.UniqueVolumeName {
 // isDisk reports whether a volume of the pod is written to by podnas: others are folders of the node with programs.
 func isDisk(pod *v1.Pod, volume string) bool {
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name != "podnas" {
+		if pod.Spec.Containers[i].Name != active.Container {
 			continue
 		}
 		for _, m := range pod.Spec.Containers[i].VolumeMounts {
@@ -144,7 +140,7 @@ func (f *Failover) elsewhere(ctx context.Context, pv *v1.PersistentVolume) (bool
 
 // judge says what a failover means for a disk, and refuses it for one that no other node may have. In a cloud a machine that is
 // replaced may bring the only node of a zone.
-func (f *Failover) judge(ctx context.Context, pv *v1.PersistentVolume) (disk, error) {
+func (f *Failover) judge(ctx context.Context, pv *v1.PersistentVolume) (string, error) {
 	if csi := pv.Spec.CSI; csi != nil {
 		if cloud, ok := clouds()[csi.Driver]; ok {
 			return fenced(pv, cloud+" attaches it to one machine, and takes it from the old one first"), nil
@@ -152,9 +148,9 @@ func (f *Failover) judge(ctx context.Context, pv *v1.PersistentVolume) (disk, er
 	}
 	switch ok, err := f.elsewhere(ctx, pv); {
 	case err != nil:
-		return disk{}, err
+		return "", err
 	case !ok:
-		return disk{}, f.inNode(fmt.Sprintf("PersistentVolume %s, which is %s", pv.Name, whichIs(pv)))
+		return "", f.inNode(fmt.Sprintf("PersistentVolume %s, which is %s", pv.Name, whichIs(pv)))
 	}
 	return keeps(pv), nil
 }
@@ -174,7 +170,7 @@ func whichIs(pv *v1.PersistentVolume) string {
 }
 
 // keeps says what keeps the old node from a disk that another one may have.
-func keeps(pv *v1.PersistentVolume) disk {
+func keeps(pv *v1.PersistentVolume) string {
 	switch source := &pv.Spec.PersistentVolumeSource; {
 	case source.Local != nil || source.HostPath != nil:
 		return unfenced(pv, "a device or folder of several nodes")
@@ -210,7 +206,7 @@ const (
 // ofCeph says what keeps the old node from a block device of Ceph. At the taint only Rook does something, and only where CSI-Addons is
 // installed (handleNodeFailure of its operator). With exclusive-lock Ceph does later: the driver gives nobody an image that a client
 // is connected to, and who takes the lock of a client that is not has Ceph block it.
-func ofCeph(pv *v1.PersistentVolume) disk {
+func ofCeph(pv *v1.PersistentVolume) string {
 	const (
 		byLock  = "Ceph blocks the old node when the next one takes the image's exclusive-lock"
 		byTaint = "if CSI-Addons is installed (kubectl get crd networkfences.csiaddons.openshift.io)"
@@ -227,10 +223,10 @@ func ofCeph(pv *v1.PersistentVolume) disk {
 	return unfenced(pv, "an image of Ceph without exclusive-lock, whose driver does not see the taint")
 }
 
-func fenced(pv *v1.PersistentVolume, how string) disk {
-	return disk{fmt.Sprintf("Its disk, PersistentVolume %s, is of the driver %s: %s.", pv.Name, pv.Spec.CSI.Driver, how)}
+func fenced(pv *v1.PersistentVolume, how string) string {
+	return fmt.Sprintf("Its disk, PersistentVolume %s, is of the driver %s: %s.", pv.Name, pv.Spec.CSI.Driver, how)
 }
 
-func unfenced(pv *v1.PersistentVolume, kind string) disk {
-	return disk{fmt.Sprintf("Its disk, PersistentVolume %s, is %s: NOTHING keeps the old node from it. If that still runs, also without a network, both write to one file system, and destroy it.", pv.Name, kind)}
+func unfenced(pv *v1.PersistentVolume, kind string) string {
+	return fmt.Sprintf("Its disk, PersistentVolume %s, is %s: NOTHING keeps the old node from it. If that still runs, also without a network, both write to one file system, and destroy it.", pv.Name, kind)
 }

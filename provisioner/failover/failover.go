@@ -136,7 +136,7 @@ func (f *Failover) sure(s *state) error {
 		is = "has no pod any more, but its disk, on"
 	}
 	question := fmt.Sprintf("podnas %s/%s %s %s, %s.\n%s\nAll pods of %[4]s are deleted, and its volumes detached.\nIs %[4]s off? [y/N] ",
-		f.Namespace, f.Name, is, f.Node, s.heard, s.disk.says)
+		f.Namespace, f.Name, is, f.Node, s.heard, s.disk)
 	if err := f.Ask(question); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}

@@ -20,7 +20,7 @@ type state struct {
 	last   time.Time // when the node was heard last; zero: never
 	pod    *v1.Pod   // on the node; nil: somebody has deleted it
 	serves *v1.Pod   // a pod on another node, or nil
-	disk   disk
+	disk   string    // what keeps the old node from its disk
 	taint  *v1.Taint // which this call has set; nil: none
 	begun  bool      // a failover from the node was begun before, and its pod is deleted
 }
@@ -182,11 +182,5 @@ func (f *Failover) whereIs(pods *pods, pod *v1.Pod) string {
 	return fmt.Sprintf("it is on %s, and not ready: %s", pod.Spec.NodeName, doctor)
 }
 
-func isReady(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue && pod.DeletionTimestamp == nil
-		}
-	}
-	return false
-}
+// isReady reports whether a pod is ready, and not about to end.
+func isReady(pod *v1.Pod) bool { return active.IsReady(pod) && pod.DeletionTimestamp == nil }

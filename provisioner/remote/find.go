@@ -135,7 +135,7 @@ func (f *Finder) list(ctx context.Context, namespace string) ([]appsv1.StatefulS
 	}
 	return slices.DeleteFunc(all.Items, func(s appsv1.StatefulSet) bool {
 		return f.Name != "" && s.Name != f.Name ||
-			!slices.ContainsFunc(s.Spec.Template.Spec.Containers, func(c v1.Container) bool { return c.Name == container })
+			!slices.ContainsFunc(s.Spec.Template.Spec.Containers, func(c v1.Container) bool { return c.Name == active.Container })
 	}), nil
 }
 
@@ -151,7 +151,7 @@ func (f *Finder) none() error {
 	if f.Namespace != "" || f.Name != "" {
 		advice = "leave out --namespace and --name to look for all"
 	}
-	return fmt.Errorf("there is no podnas %s: no StatefulSet with the label %s has a container %s\n  to do: %s", where, nameLabel, container, advice)
+	return fmt.Errorf("there is no podnas %s: no StatefulSet with the label %s has a container %s\n  to do: %s", where, nameLabel, active.Container, advice)
 }
 
 func several(sets []appsv1.StatefulSet) error {
@@ -185,11 +185,8 @@ func (f *Finder) withoutPod(ctx context.Context, namespace, name string) string 
 // stateOf says why podnas's container does not run, or nothing if it does. It may not be ready: its commands can
 // say why.
 func stateOf(pod *v1.Pod) string {
-	for i := range pod.Status.ContainerStatuses {
-		s := &pod.Status.ContainerStatuses[i]
+	if s := active.ContainerStatus(pod); s != nil {
 		switch {
-		case s.Name != container:
-			continue
 		case s.State.Running != nil:
 			return ""
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "":
@@ -198,10 +195,8 @@ func stateOf(pod *v1.Pod) string {
 			return fmt.Sprintf("its container has ended with %d (%s)", s.State.Terminated.ExitCode, s.State.Terminated.Reason)
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return "its pod has no node: " + c.Message
-		}
+	if c := active.Condition(pod, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return "its pod has no node: " + c.Message
 	}
 	return "its pod is " + string(pod.Status.Phase)
 }

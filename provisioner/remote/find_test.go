@@ -13,13 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/podnas/podnas/provisioner/active"
 )
 
 // set is a StatefulSet as deploy/base and the chart make them.
 func set(namespace, name string, replicas int32) *appsv1.StatefulSet {
 	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{nameLabel: name}}}
 	s.Spec.Replicas = &replicas
-	s.Spec.Template.Spec.Containers = []v1.Container{{Name: container}}
+	s.Spec.Template.Spec.Containers = []v1.Container{{Name: active.Container}}
 	return s
 }
 
@@ -27,7 +29,7 @@ func pod(namespace, name string, state v1.ContainerState) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	p.Status.Phase = v1.PodPending
 	if state != (v1.ContainerState{}) {
-		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "other", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}, {Name: container, State: state}}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "other", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}, {Name: active.Container, State: state}}
 	}
 	return p
 }

@@ -17,10 +17,9 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
-)
 
-// container is the name of podnas's container in its pod.
-const container = "podnas"
+	"github.com/podnas/podnas/provisioner/active"
+)
 
 // Command is a podnas command that runs in a pod.
 type Command struct {
@@ -46,7 +45,7 @@ func (e *ExitError) Error() string { return fmt.Sprintf("the command ended with 
 func (c *Command) Run(ctx context.Context) error {
 	request := c.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(c.Pod.Namespace).Name(c.Pod.Name).SubResource("exec").
 		VersionedParams(&v1.PodExecOptions{
-			Container: container, Command: append([]string{"podnas"}, c.Args...),
+			Container: active.Container, Command: append([]string{"podnas"}, c.Args...),
 			Stdin: c.Stdin != nil, Stdout: true, Stderr: !c.TTY, TTY: c.TTY,
 		}, scheme.ParameterCodec)
 	// As kubectl: API servers before 1.30, and some proxies, have SPDY alone.

@@ -27,10 +27,10 @@ func keyOf(namespace, name string) claimKey { return claimKey(namespace + "/" + 
 type manifests struct {
 	claims  map[claimKey]*v1.PersistentVolumeClaim
 	classes map[string]*storagev1.StorageClass
-	// places has where each claim and class is, by subject ("claim default/data").
-	places map[string][]place
-	names  []string         // of all files
-	stamps map[string]stamp // of all files; what can't be opened has the zero stamp
+	// positions has where each claim and class is, by subject ("claim default/data").
+	positions map[string][]position
+	names     []string         // of all files
+	stamps    map[string]stamp // of all files; what can't be opened has the zero stamp
 	// broken has the errors of files, by name. A broken file has no claims and no classes
 	// here: while there are any, it is unknown which should exist.
 	broken map[string]error
@@ -42,8 +42,8 @@ type manifests struct {
 	unsettled []string
 }
 
-// place is where a document is.
-type place struct {
+// position is where a document is.
+type position struct {
 	file string
 	line int
 }
@@ -63,13 +63,13 @@ func readManifests(dir string, files *parsed[[]manifest], settle time.Duration) 
 		return nil, fmt.Errorf("read the folder of claims: %w", err)
 	}
 	m := &manifests{
-		read:    time.Now(),
-		claims:  map[claimKey]*v1.PersistentVolumeClaim{},
-		classes: map[string]*storagev1.StorageClass{},
-		places:  map[string][]place{},
-		stamps:  map[string]stamp{},
-		broken:  map[string]error{},
-		twice:   map[string]error{},
+		read:      time.Now(),
+		claims:    map[claimKey]*v1.PersistentVolumeClaim{},
+		classes:   map[string]*storagev1.StorageClass{},
+		positions: map[string][]position{},
+		stamps:    map[string]stamp{},
+		broken:    map[string]error{},
+		twice:     map[string]error{},
 	}
 	there := map[string]bool{}
 	for _, e := range entries {
@@ -112,22 +112,22 @@ func (m *manifests) add(found []manifest, file string) {
 			subject = "claim " + string(key)
 			m.claims[key] = d.claim.DeepCopy()
 		}
-		m.places[subject] = append(m.places[subject], place{file, d.line})
+		m.positions[subject] = append(m.positions[subject], position{file, d.line})
 	}
 }
 
 // findTwice takes out what is in the folder more than once: nobody knows which is meant.
 func (m *manifests) findTwice() {
-	for _, subject := range slices.Sorted(maps.Keys(m.places)) {
-		places := m.places[subject]
-		if len(places) == 1 {
+	for _, subject := range slices.Sorted(maps.Keys(m.positions)) {
+		positions := m.positions[subject]
+		if len(positions) == 1 {
 			continue
 		}
 		var list []string
-		for _, p := range places {
+		for _, p := range positions {
 			list = append(list, fmt.Sprintf("%s (line %d)", p.file, p.line))
 		}
-		m.twice[subject] = fmt.Errorf("it is in the folder %d times, in %s: remove all but one", len(places), strings.Join(list, " and "))
+		m.twice[subject] = fmt.Errorf("it is in the folder %d times, in %s: remove all but one", len(positions), strings.Join(list, " and "))
 		kind, name, _ := strings.Cut(subject, " ")
 		if kind == "class" {
 			delete(m.classes, name)
@@ -138,12 +138,12 @@ func (m *manifests) findTwice() {
 }
 
 // has reports whether a claim is in the folder, once or more.
-func (m *manifests) has(key claimKey) bool { return m.places["claim "+string(key)] != nil }
+func (m *manifests) has(key claimKey) bool { return m.positions["claim "+string(key)] != nil }
 
 // fileOf returns the file of a claim, or the files.
 func (m *manifests) fileOf(subject string) string {
 	var files []string
-	for _, p := range m.places[subject] {
+	for _, p := range m.positions[subject] {
 		if !slices.Contains(files, p.file) {
 			files = append(files, p.file)
 		}

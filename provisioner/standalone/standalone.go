@@ -168,18 +168,7 @@ func pause(ctx context.Context, change <-chan struct{}, d time.Duration) (change
 // scan reads the folder once, and creates, expands and deletes volumes
 // accordingly.
 func (r *Runner) scan(ctx context.Context) {
-	settle := r.settle
-	if r.unsure >= unsureMax {
-		settle = 0
-	}
-	m, err := readManifests(r.Claims, &r.manifests, settle)
-	var pvs writtenPVs
-	if err == nil {
-		err = r.makeWay()
-	}
-	if err == nil {
-		pvs, err = r.readPVs()
-	}
+	m, pvs, err := r.readFolder()
 	if r.problem("folder "+r.Claims, err); err != nil {
 		clear(r.gone) // a claim must be seen missing all the time
 		r.find(nil)
@@ -207,6 +196,36 @@ func (r *Runner) scan(ctx context.Context) {
 		}
 	}
 	r.checkDoubles(volumes)
+	r.ensureAll(ctx, m, volumes, pvs)
+	if len(m.unsettled) > 0 { // it is unknown which claims there are
+		r.unsure++
+		return
+	}
+	r.unsure = 0
+	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
+	r.reclaimAll(ctx, m, volumes, pvs)
+	r.solved(m, pvs)
+	r.find(m)
+}
+
+// readFolder reads what the folder has: the manifests, and the PersistentVolumes that were written there.
+func (r *Runner) readFolder() (m *manifests, pvs writtenPVs, err error) {
+	settle := r.settle
+	if r.unsure >= unsureMax {
+		settle = 0
+	}
+	m, err = readManifests(r.Claims, &r.manifests, settle)
+	if err == nil {
+		err = r.makeWay()
+	}
+	if err == nil {
+		pvs, err = r.readPVs()
+	}
+	return m, pvs, err
+}
+
+// ensureAll makes sure that each claim has its volume, or tells why it has none.
+func (r *Runner) ensureAll(ctx context.Context, m *manifests, volumes map[claimKey]volume.Volume, pvs writtenPVs) {
 	for _, key := range slices.Sorted(maps.Keys(m.claims)) {
 		err := r.ensure(ctx, m, key, volumes, pvs)
 		if errors.Is(err, errNotOurs) {
@@ -218,15 +237,6 @@ func (r *Runner) scan(ctx context.Context) {
 		}
 		r.problem("claim "+string(key), err, "claim", key, "file", m.fileOf("claim "+string(key)))
 	}
-	if len(m.unsettled) > 0 { // it is unknown which claims there are
-		r.unsure++
-		return
-	}
-	r.unsure = 0
-	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
-	r.reclaimAll(ctx, m, volumes, pvs)
-	r.solved(m, pvs)
-	r.find(m)
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.

@@ -102,13 +102,13 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	var sessions []*session
+	var benchmarks []*benchmark
 	defer func() {
 		// An interrupted bench must remove its files, too.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
 		cfg.say(Progress{Doing: "removing what was made"})
-		for _, s := range sessions {
+		for _, s := range benchmarks {
 			err = errors.Join(err, s.end(ctx))
 		}
 	}()
@@ -118,14 +118,14 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		if err != nil {
 			return nil, err
 		}
-		sessions = append(sessions, s)
+		benchmarks = append(benchmarks, s)
 	}
-	if err := fit(&cfg, sessions); err != nil {
+	if err := fit(&cfg, benchmarks); err != nil {
 		return nil, err
 	}
 	report = newReport(&cfg)
 	for i := range cfg.Loads {
-		turns, err := alternate(ctx, &cfg, sessions, i)
+		turns, err := alternate(ctx, &cfg, benchmarks, i)
 		if err != nil {
 			return report, err
 		}
@@ -136,9 +136,9 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 
 // fit chooses the size of the files by the servers' free space, or checks the
 // configured size.
-func fit(cfg *Config, sessions []*session) error {
+func fit(cfg *Config, benchmarks []*benchmark) error {
 	room := int64(math.MaxInt64)
-	for _, s := range sessions {
+	for _, s := range benchmarks {
 		available, err := s.workers[0].room(s.root)
 		if err != nil {
 			return err
@@ -160,14 +160,14 @@ func fit(cfg *Config, sessions []*session) error {
 // alternate runs a load on the servers turn by turn, and returns the turns of
 // each. The first server changes with each round, so that none always has the
 // caches, or the noise, that the other leaves.
-func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) ([][]*turnResult, error) {
-	turns := make([][]*turnResult, len(sessions))
+func alternate(ctx context.Context, cfg *Config, benchmarks []*benchmark, load int) ([][]*turnResult, error) {
+	turns := make([][]*turnResult, len(benchmarks))
 	for round := range cfg.Rounds {
-		for i := range sessions {
+		for i := range benchmarks {
 			if round%2 == 1 {
-				i = len(sessions) - 1 - i
+				i = len(benchmarks) - 1 - i
 			}
-			s := sessions[i]
+			s := benchmarks[i]
 			if s.broken() != nil || s.each(ctx, func(w *worker) error { return w.renew() }) != nil {
 				// The last turn counted the failure, or the server has forgotten the bench
 				// while it loaded the other: the next starts with new connections.
@@ -195,7 +195,7 @@ func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) 
 }
 
 // watch reports the progress of a turn until stop is called.
-func watch(cfg *Config, s *session, p Progress) (stop func()) {
+func watch(cfg *Config, s *benchmark, p Progress) (stop func()) {
 	if cfg.Progress == nil {
 		return func() {}
 	}

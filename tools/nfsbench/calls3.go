@@ -22,7 +22,7 @@ type protocol3 struct {
 func (p *protocol3) join(int, *conn) error { return nil }
 func (p *protocol3) leave(*lane) error     { return nil }
 
-func (p *protocol3) calls(l *lane, _, _ int) (calls, error) { return &calls3{lane: l}, nil }
+func (p *protocol3) newCalls(l *lane, _, _ int) (calls, error) { return &calls3{lane: l}, nil }
 
 // root gets the handle from MOUNT.
 func (p *protocol3) root(ctx context.Context, _ *lane) ([]byte, error) {

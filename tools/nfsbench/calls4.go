@@ -257,14 +257,7 @@ func (l *calls4) mkdir(dir, name []byte) ([]byte, error) {
 func (l *calls4) rmdir(dir, name []byte) error { return l.remove(dir, name) }
 
 func (l *calls4) remove(dir, name []byte) error {
-	l.on(dir, true)
-	l.op(nfs4.OpRemove)
-	l.out = (&nfs4.RemoveArgs{Name: name}).Append(l.out)
-	d, err := l.onHandle()
-	if err != nil {
-		return err
-	}
-	return result(&d, nfs4.OpRemove)
+	return l.change(dir, nfs4.OpRemove, &nfs4.RemoveArgs{Name: name}, &nfs4.RemoveRes{})
 }
 
 func (l *calls4) rename(dir, from, to []byte) error {

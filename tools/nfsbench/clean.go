@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// end removes the bench's files from the server and ends the session. It uses
+// end removes the bench's files from the server, and leaves it. It uses
 // new connections, because those of the loads may have failed.
-func (s *session) end(ctx context.Context) error {
+func (s *benchmark) end(ctx context.Context) error {
 	cfg := *s.cfg
 	cfg.Connections = min(cfg.Connections, 4)
 	s.cfg, s.workers, s.beside = &cfg, nil, nil
@@ -24,7 +24,7 @@ func (s *session) end(ctx context.Context) error {
 }
 
 // removeAll removes a directory and its content.
-func (s *session) removeAll(ctx context.Context, parent []byte, name []byte) error {
+func (s *benchmark) removeAll(ctx context.Context, parent []byte, name []byte) error {
 	l := s.workers[0]
 	dir, err := l.lookup(parent, name)
 	if err != nil {

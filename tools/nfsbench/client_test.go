@@ -56,11 +56,11 @@ func answerAtOnce(conn net.Conn, results []byte) {
 	}
 }
 
-// connected is a session without a server's export: enough for calls.
-func connected(t testing.TB, l net.Listener, connections, depth int) *session {
+// connected is a benchmark without a server's export: enough for calls.
+func connected(t testing.TB, l net.Listener, connections, depth int) *benchmark {
 	t.Helper()
 	target := Target{Host: "127.0.0.1", Port: uint16(l.Addr().(*net.TCPAddr).Port)}
-	s := &session{cfg: &Config{Connections: connections, Depth: depth, Patience: 10 * time.Second}, target: target, filler: newFiller()}
+	s := &benchmark{cfg: &Config{Connections: connections, Depth: depth, Patience: 10 * time.Second}, target: target, filler: newFiller()}
 	s.proto = newProtocol(s.cfg, target)
 	if err := s.connect(t.Context()); err != nil {
 		t.Fatal(err)

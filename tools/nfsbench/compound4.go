@@ -78,6 +78,25 @@ func (l *calls4) onHandle() (xdr.Decoder, error) {
 	return d, err
 }
 
+// decoder is a result that can be decoded.
+type decoder interface{ Decode(d *xdr.Decoder) }
+
+// change is a call of one operation on fh whose reply the server keeps for a retry.
+func (l *calls4) change(fh []byte, num nfs4.OpNum, args rpc.Args, res decoder) error {
+	l.on(fh, true)
+	l.op(num)
+	l.out = args.Append(l.out)
+	d, err := l.onHandle()
+	if err == nil {
+		err = result(&d, num)
+	}
+	if err != nil {
+		return err
+	}
+	res.Decode(&d)
+	return decoded4(num, &d)
+}
+
 // result consumes the number of an operation, and returns an error if its result, which is
 // next, has not the status OK.
 func result(d *xdr.Decoder, num nfs4.OpNum) error {
@@ -130,9 +149,6 @@ func (r *repeat) wants(status nfs4.Status) bool {
 	time.Sleep(delayed)
 	return true
 }
-
-// decoder is a result that can be decoded.
-type decoder interface{ Decode(d *xdr.Decoder) }
 
 // bare makes a call of one operation, without a session.
 func (s *session4) bare(l *lane, num nfs4.OpNum, args rpc.Args, res decoder) error {

@@ -90,14 +90,7 @@ func (l *calls4) touch(dir, name []byte) ([]byte, error) {
 }
 
 func (l *calls4) close(f *file) error {
-	l.on(f.fh, true)
-	l.op(nfs4.OpClose)
-	l.out = (&nfs4.CloseArgs{Stateid: f.opened}).Append(l.out)
-	d, err := l.onHandle()
-	if err != nil {
-		return err
-	}
-	return result(&d, nfs4.OpClose)
+	return l.change(f.fh, nfs4.OpClose, &nfs4.CloseArgs{Stateid: f.opened}, &nfs4.CloseRes{})
 }
 
 func (l *calls4) read(f *file, offset uint64, n int) (data []byte, eof bool, err error) {
@@ -153,57 +146,31 @@ func (l *calls4) write(p *filler, f *file, seed, offset uint64, n int, stable bo
 }
 
 func (l *calls4) commit(fh []byte) (verifier, error) {
-	l.on(fh, true)
-	l.op(nfs4.OpCommit)
-	l.out = (&nfs4.CommitArgs{}).Append(l.out)
-	d, err := l.onHandle()
-	if err == nil {
-		err = result(&d, nfs4.OpCommit)
-	}
-	if err != nil {
-		return verifier{}, err
-	}
 	var res nfs4.CommitRes
-	res.Decode(&d)
-	return verifier(res.Verf), decoded4(nfs4.OpCommit, &d)
+	err := l.change(fh, nfs4.OpCommit, &nfs4.CommitArgs{}, &res)
+	return verifier(res.Verf), err
 }
 
 func (l *calls4) lock(f *file) error {
-	l.on(f.fh, true)
-	l.op(nfs4.OpLock)
 	args := nfs4.LockArgs{Type: nfs4.LockWrite, Length: 1, LockStateid: f.locked}
 	if f.locked == (nfs4.Stateid{}) {
 		args.NewOwner, args.OpenStateid, args.Owner = true, f.opened, l.owner
 	}
-	l.out = args.Append(l.out)
-	d, err := l.onHandle()
-	if err == nil {
-		err = result(&d, nfs4.OpLock)
-	}
-	if err != nil {
-		return err
-	}
 	var res nfs4.LockRes
-	res.Decode(&d)
-	f.locked = res.Stateid
-	return decoded4(nfs4.OpLock, &d)
+	err := l.change(f.fh, nfs4.OpLock, &args, &res)
+	if err == nil {
+		f.locked = res.Stateid
+	}
+	return err
 }
 
 func (l *calls4) unlock(f *file) error {
-	l.on(f.fh, true)
-	l.op(nfs4.OpLocku)
-	l.out = (&nfs4.LockuArgs{Type: nfs4.LockWrite, Stateid: f.locked, Length: 1}).Append(l.out)
-	d, err := l.onHandle()
-	if err == nil {
-		err = result(&d, nfs4.OpLocku)
-	}
-	if err != nil {
-		return err
-	}
 	var res nfs4.LockuRes
-	res.Decode(&d)
-	f.locked = res.Stateid
-	return decoded4(nfs4.OpLocku, &d)
+	err := l.change(f.fh, nfs4.OpLocku, &nfs4.LockuArgs{Type: nfs4.LockWrite, Stateid: f.locked, Length: 1}, &res)
+	if err == nil {
+		f.locked = res.Stateid
+	}
+	return err
 }
 
 // list is READDIR.

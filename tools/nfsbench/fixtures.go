@@ -27,7 +27,7 @@ type fixtures struct {
 }
 
 // needDirs gives every worker its own directory.
-func needDirs(ctx context.Context, s *session) error {
+func needDirs(ctx context.Context, s *benchmark) error {
 	if s.workers[0].dir != nil {
 		return nil
 	}
@@ -39,7 +39,7 @@ func needDirs(ctx context.Context, s *session) error {
 }
 
 // needFiles creates the small files.
-func needFiles(ctx context.Context, s *session) error {
+func needFiles(ctx context.Context, s *benchmark) error {
 	if s.files != nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func needFiles(ctx context.Context, s *session) error {
 }
 
 // needSmall creates the files to open.
-func needSmall(ctx context.Context, s *session) error {
+func needSmall(ctx context.Context, s *benchmark) error {
 	if s.small != nil {
 		return nil
 	}
@@ -83,18 +83,18 @@ func needSmall(ctx context.Context, s *session) error {
 }
 
 // needReadFile creates the file to read, and opens it.
-func needReadFile(ctx context.Context, s *session) error {
+func needReadFile(ctx context.Context, s *benchmark) error {
 	return s.data(ctx, "read", readSeed, &s.read, func(w *worker) *file { return &w.readFile })
 }
 
 // needWriteFile creates the file to write, with its final size, like a
 // database's: the loads overwrite it.
-func needWriteFile(ctx context.Context, s *session) error {
+func needWriteFile(ctx context.Context, s *benchmark) error {
 	return s.data(ctx, "write", smallSeed, &s.write, func(w *worker) *file { return &w.writeFile })
 }
 
 // needBeside adds the workers for the load's beside.
-func needBeside(_ context.Context, s *session) error {
+func needBeside(_ context.Context, s *benchmark) error {
 	if s.beside != nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (w *worker) keepOpen(name string, f *file) (err error) {
 }
 
 // data makes sure that all workers have a file of Config.FileSize open.
-func (s *session) data(ctx context.Context, name string, seed uint64, there *bool, of func(*worker) *file) error {
+func (s *benchmark) data(ctx context.Context, name string, seed uint64, there *bool, of func(*worker) *file) error {
 	if !*there {
 		if _, err := s.workers[0].touch(s.home, []byte(name)); err != nil {
 			return err
@@ -149,10 +149,10 @@ func (s *session) data(ctx context.Context, name string, seed uint64, there *boo
 }
 
 // blocks is the number of blocks of a file of Config.FileSize.
-func (s *session) blocks(size int) int { return int(s.cfg.FileSize) / size }
+func (s *benchmark) blocks(size int) int { return int(s.cfg.FileSize) / size }
 
 // needLarge creates the large directory.
-func needLarge(ctx context.Context, s *session) error {
+func needLarge(ctx context.Context, s *benchmark) error {
 	if s.large != nil {
 		return nil
 	}

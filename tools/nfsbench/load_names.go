@@ -88,20 +88,20 @@ func removeRenamed(w *worker) error {
 }
 
 func rewind(w *worker) error {
-	w.place, w.found = page{}, 0
+	w.page, w.found = page{}, 0
 	return nil
 }
 
 // opList reads the next page of the large directory, and restarts at its end.
 func opList(w *worker) (int, error) {
-	next, err := w.list(w.large, w.place, nil)
+	next, err := w.list(w.large, w.page, nil)
 	if err == nil && next.entries == 0 && !next.eof {
 		err = errors.New("listing: a page without entries that isn't the last")
 	}
 	if err != nil {
 		return 0, errors.Join(err, rewind(w))
 	}
-	w.place, w.found = next, w.found+next.entries
+	w.page, w.found = next, w.found+next.entries
 	if next.eof {
 		if w.found != w.cfg.Entries {
 			err = fmt.Errorf("listing: %d entries in a directory of %d", w.found, w.cfg.Entries)

@@ -30,8 +30,8 @@ func (o *oneFile) read(_ *file, offset uint64, n int) (data []byte, eof bool, er
 // A timer may end a phase a little early. The rest of the turn is a phase then, in which a worker may write nothing.
 func TestOwnDataAfterAPhase(t *testing.T) {
 	for _, phases := range []int{1, 2} {
-		s := &session{filler: newFiller(), seed: 7, rtmax: mebibyte, wtmax: mebibyte}
-		w := &worker{session: s, calls: &oneFile{}}
+		s := &benchmark{filler: newFiller(), seed: 7, rtmax: mebibyte, wtmax: mebibyte}
+		w := &worker{benchmark: s, calls: &oneFile{}}
 		for phase := range phases {
 			if err := makeOwnData(w); err != nil {
 				t.Fatal(err)

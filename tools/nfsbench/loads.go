@@ -17,7 +17,7 @@ type Load struct {
 	Unit string
 
 	// prepare creates the load's fixtures on a server, once.
-	prepare []func(context.Context, *session) error
+	prepare []func(context.Context, *benchmark) error
 	// refill runs before each phase of a turn, and its time doesn't count. A
 	// phase ends when an op returns errPhase, or with the turn.
 	refill func(*worker) error
@@ -37,7 +37,7 @@ type Load struct {
 // errPhase is returned when a worker has used up its refill.
 var errPhase = errors.New("the phase is over")
 
-type needs = []func(context.Context, *session) error
+type needs = []func(context.Context, *benchmark) error
 
 // Loads returns all loads.
 func Loads() []Load {

@@ -37,85 +37,114 @@ func (r *Report) Write(out io.Writer, format string) error {
 // writeTable writes one row for each load and server: the second server's is
 // below the first's.
 func (r *Report) writeTable(out io.Writer) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	compared := len(r.Targets) == 2
-	// Names are left-aligned: they are padded to the longest.
-	load, unit := len("load"), len("unit")
+	t := table{Report: r, compared: len(r.Targets) == 2, load: len("load"), unit: len("unit")}
 	for _, l := range r.Loads {
-		load, unit = max(load, len(l.Load)), max(unit, len(l.Unit))
+		t.load, t.unit = max(t.load, len(l.Load)), max(t.unit, len(l.Unit))
+		t.seen = t.seen || slices.ContainsFunc(l.Results, func(r Result) bool { return r.ServerCost != nil })
 	}
-	head := fmt.Sprintf("%-*s\t%-*s\t", load, "load", unit, "unit")
-	if compared {
+	t.about(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, t.head())
+	for i := range r.Loads {
+		for target := range r.Loads[i].Results {
+			fmt.Fprintln(w, t.row(&r.Loads[i], target))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	r.writeMeans(out)
+	r.writeErrors(out)
+	return nil
+}
+
+// table is a report as a table.
+type table struct {
+	*Report
+
+	compared   bool // there are two servers
+	seen       bool // a server's processor time is known
+	load, unit int  // widths of these columns, which are padded, as names are left-aligned
+}
+
+// about writes what was measured, and how.
+func (t *table) about(out io.Writer) {
+	for i, target := range t.Targets {
+		if t.compared {
+			fmt.Fprintf(out, "%c: ", 'A'+i)
+		}
+		fmt.Fprintf(out, "%s, NFS version %s\n", target, t.NFS[i])
+	}
+	fmt.Fprintf(out, "%d connections, %d calls in flight on each, %g s per load", t.Connections, t.Depth, t.Seconds)
+	if t.Rounds > 1 {
+		fmt.Fprintf(out, " in %d rounds", t.Rounds)
+	}
+	if t.seen {
+		fmt.Fprint(out, "\nserver, of it user and system, and client: microseconds of processor time for each of ops\n\n")
+	} else {
+		fmt.Fprint(out, "\nclient: microseconds of processor time for each of ops; the server's process can't be seen from here\n\n")
+	}
+}
+
+// head returns the titles of the columns. Each cell of the table ends in a tab.
+func (t *table) head() string {
+	head := fmt.Sprintf("%-*s\t%-*s\t", t.load, "load", t.unit, "unit")
+	if t.compared {
 		head += "server\t"
 	}
-	seen := slices.ContainsFunc(r.Loads, func(l LoadReport) bool {
-		return slices.ContainsFunc(l.Results, func(r Result) bool { return r.ServerCost != nil })
-	})
 	head += "ops/s\t"
-	if seen {
+	if t.seen {
 		head += "server\tuser\tsystem\t"
 	}
 	head += "client\tMB/s\tp50\tp99\tp999\terrors\t"
-	if compared {
+	if t.compared {
 		head += "A/B\tmin..max\t"
 	}
-	if compared && seen {
+	if t.compared && t.seen {
 		head += "cost B/A\tmin..max\t"
 	}
-	for i, target := range r.Targets {
-		if compared {
-			fmt.Fprintf(out, "%c: ", 'A'+i)
-		}
-		fmt.Fprintf(out, "%s, NFS version %s\n", target, r.NFS[i])
+	return head
+}
+
+// row returns what a load did on one of the servers, in the columns of head.
+func (t *table) row(l *LoadReport, target int) string {
+	row := "\t\t"
+	if target == 0 {
+		row = fmt.Sprintf("%-*s\t%-*s\t", t.load, l.Load, t.unit, l.Unit)
 	}
-	fmt.Fprintf(out, "%d connections, %d calls in flight on each, %g s per load", r.Connections, r.Depth, r.Seconds)
-	if r.Rounds > 1 {
-		fmt.Fprintf(out, " in %d rounds", r.Rounds)
+	if t.compared {
+		row += fmt.Sprintf("%c\t", 'A'+target)
 	}
-	fmt.Fprint(out, "\n")
-	if seen {
-		fmt.Fprint(out, "server, of it user and system, and client: microseconds of processor time for each of ops\n\n")
-	} else {
-		fmt.Fprint(out, "client: microseconds of processor time for each of ops; the server's process can't be seen from here\n\n")
+	result := &l.Results[target]
+	row += fmt.Sprintf("%.0f\t", result.OpsPerSecond)
+	if cost := result.ServerCost; cost != nil {
+		row += fmt.Sprintf("%s\t%s\t%s\t", digits(cost.total()), digits(cost.User), digits(cost.System))
+	} else if t.seen {
+		row += "-\t-\t-\t"
 	}
-	fmt.Fprintln(t, head)
-	for _, l := range r.Loads {
-		for i := range l.Results {
-			result := &l.Results[i]
-			if i == 0 {
-				fmt.Fprintf(t, "%-*s\t%-*s\t", load, l.Load, unit, l.Unit)
-			} else {
-				fmt.Fprint(t, "\t\t")
-			}
-			if compared {
-				fmt.Fprintf(t, "%c\t", 'A'+i)
-			}
-			fmt.Fprintf(t, "%.0f\t", result.OpsPerSecond)
-			if cost := result.ServerCost; cost != nil {
-				fmt.Fprintf(t, "%s\t%s\t%s\t", digits(cost.total()), digits(cost.User), digits(cost.System))
-			} else if seen {
-				fmt.Fprint(t, "-\t-\t-\t")
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t", digits(result.ClientCost.total()), megabytes(result.MBPerSecond),
-				short(result.P50), short(result.P99), short(result.P999), result.Errors)
-			if compared {
-				fmt.Fprint(t, tableCells(l.Ratio, i))
-			}
-			if compared && seen {
-				fmt.Fprint(t, tableCells(l.CostRatio, i))
-			}
-			fmt.Fprintln(t)
-		}
+	row += fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t", digits(result.ClientCost.total()), megabytes(result.MBPerSecond),
+		short(result.P50), short(result.P99), short(result.P999), result.Errors)
+	if t.compared {
+		row += tableCells(l.Ratio, target)
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	if t.compared && t.seen {
+		row += tableCells(l.CostRatio, target)
 	}
+	return row
+}
+
+// writeMeans writes the comparison of the servers over all loads.
+func (r *Report) writeMeans(out io.Writer) {
 	if r.GeometricMean > 0 {
 		fmt.Fprintf(out, "\nA/B over all loads, geometric mean: %.2f\n", r.GeometricMean)
 	}
 	if r.CostGeometricMean > 0 {
 		fmt.Fprintf(out, "the servers' processor time, B/A over all loads, geometric mean: %.2f\n", r.CostGeometricMean)
 	}
+}
+
+// writeErrors writes the first error of each load and server.
+func (r *Report) writeErrors(out io.Writer) {
 	for _, load := range r.Loads {
 		for i, result := range load.Results {
 			if result.Errors > 0 {
@@ -126,7 +155,6 @@ func (r *Report) writeTable(out io.Writer) error {
 	if r.Errors() > 0 {
 		fmt.Fprintln(out)
 	}
-	return nil
 }
 
 // writeCSV writes a row for each load and server.

@@ -46,16 +46,16 @@ func (v Version) minor() uint32 {
 	return 0
 }
 
-// protocol is what a session needs of a version before its workers can make calls.
+// protocol is what a benchmark needs of a version before its workers can make calls.
 type protocol interface {
 	// root gets the handle of the export.
 	root(context.Context, *lane) ([]byte, error)
-	// join makes the session's connection of an index usable. One of the same index
+	// join makes the benchmark's connection of an index usable. One of the same index
 	// may have been there before.
 	join(index int, c *conn) error
-	// calls are those of a worker on the connection of an index. Each worker of a
+	// newCalls returns those of a worker on the connection of an index. Each worker of a
 	// connection has another slot.
-	calls(l *lane, index, slot int) (calls, error)
+	newCalls(l *lane, index, slot int) (calls, error)
 	// leave makes the server forget the bench.
 	leave(*lane) error
 }

@@ -126,7 +126,7 @@ func (p *protocol4) root(_ context.Context, l *lane) ([]byte, error) {
 	return bytes.Clone(fh), nil
 }
 
-func (p *protocol4) calls(l *lane, index, slot int) (calls, error) {
+func (p *protocol4) newCalls(l *lane, index, slot int) (calls, error) {
 	s := p.sessions[index]
 	if slot >= len(s.seqs) {
 		return nil, fmt.Errorf("the server has %d calls of a session in flight at most, and the load makes twice --depth=%d", len(s.seqs), p.cfg.Depth)

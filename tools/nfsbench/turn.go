@@ -71,7 +71,7 @@ func (r *turnResult) rate() float64 {
 
 // runTurn runs a load for d. The server's errors are in the result; the returned
 // error is ctx's. seed is that of the data written in this turn only.
-func (s *session) runTurn(ctx context.Context, l *Load, d time.Duration, seed uint64) (*turnResult, error) {
+func (s *benchmark) runTurn(ctx context.Context, l *Load, d time.Duration, seed uint64) (*turnResult, error) {
 	r := new(turnResult)
 	s.seed = seed
 	for _, w := range s.workers {
@@ -105,7 +105,7 @@ func (s *session) runTurn(ctx context.Context, l *Load, d time.Duration, seed ui
 }
 
 // phase runs a load until d is over, or a worker returns errPhase.
-func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnResult) {
+func (s *benchmark) phase(ctx context.Context, l *Load, d time.Duration, r *turnResult) {
 	var stop atomic.Bool
 	defer time.AfterFunc(d, func() { stop.Store(true) }).Stop()
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
@@ -172,7 +172,7 @@ func (w *worker) run(op func(*worker) (int, error), stop *atomic.Bool) {
 }
 
 // broken returns why a connection has ended, nil if none has.
-func (s *session) broken() error {
+func (s *benchmark) broken() error {
 	for _, c := range s.conns {
 		c.mu.Lock()
 		err := c.err

@@ -18,8 +18,8 @@ import (
 // dialsAtOnce is how many connections are opened at a time.
 const dialsAtOnce = 32
 
-// session is the bench's state for one server.
-type session struct {
+// benchmark is the bench's state for one server.
+type benchmark struct {
 	cfg     *Config
 	target  Target
 	filler  *filler
@@ -43,7 +43,7 @@ type session struct {
 
 // worker makes one call at a time.
 type worker struct {
-	*session
+	*benchmark
 	*lane
 	calls
 	id   int
@@ -61,15 +61,15 @@ type worker struct {
 	wrote bool   // last is set
 	verf  verifier
 
-	place page // in the large directory
-	found int  // entries seen before place
+	page  page // of the large directory that was read last
+	found int  // entries of it and of those before
 
 	turn tally
 }
 
 // open connects to a server and creates the bench's directory there.
-func open(ctx context.Context, cfg *Config, t Target, processes []int) (s *session, err error) {
-	s = &session{cfg: cfg, target: t, filler: newFiller(), proto: newProtocol(cfg, t), processes: processes, meter: meter{client: []int{os.Getpid()}}}
+func open(ctx context.Context, cfg *Config, t Target, processes []int) (s *benchmark, err error) {
+	s = &benchmark{cfg: cfg, target: t, filler: newFiller(), proto: newProtocol(cfg, t), processes: processes, meter: meter{client: []int{os.Getpid()}}}
 	defer func() {
 		if err != nil {
 			s.leave()
@@ -99,7 +99,7 @@ func open(ctx context.Context, cfg *Config, t Target, processes []int) (s *sessi
 
 // connect opens the connections, at the start and if they have ended, and creates
 // the workers.
-func (s *session) connect(ctx context.Context) error {
+func (s *benchmark) connect(ctx context.Context) error {
 	s.disconnect()
 	if err := s.dialAll(ctx); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *session) connect(ctx context.Context) error {
 
 // findServer notes which processes are the server's, after it has answered a call: before, the kernel
 // may have accepted the connection for it.
-func (s *session) findServer() error {
+func (s *benchmark) findServer() error {
 	s.server = s.processes
 	if pid, ok := peerProcess(s.conns[0].nc.LocalAddr(), s.conns[0].nc.RemoteAddr()); ok && len(s.processes) == 0 {
 		s.server = []int{pid}
@@ -130,7 +130,7 @@ func (s *session) findServer() error {
 
 // dialAll opens the connections, a few at a time: a thousand at once might
 // overflow the server's accept queue.
-func (s *session) dialAll(ctx context.Context) error {
+func (s *benchmark) dialAll(ctx context.Context) error {
 	conns := make([]*conn, s.cfg.Connections)
 	group, dialing := errgroup.WithContext(ctx)
 	group.SetLimit(dialsAtOnce)
@@ -158,21 +158,21 @@ func (s *session) dialAll(ctx context.Context) error {
 	return err
 }
 
-func (s *session) newWorker(id int) *worker {
+func (s *benchmark) newWorker(id int) *worker {
 	return &worker{
-		session: s, lane: newLane(s.cfg.cred()),
+		benchmark: s, lane: newLane(s.cfg.cred()),
 		id: id, rng: uint64(id)*0x9e3779b97f4a7c15 + 1,
 	}
 }
 
 // spread assigns workers to connections: consecutive workers are on different
 // ones. Those of a connection have its slots from first on.
-func (s *session) spread(workers []*worker, first int) (err error) {
+func (s *benchmark) spread(workers []*worker, first int) (err error) {
 	n := len(s.conns)
 	for i, w := range workers {
 		w.conn = s.conns[i%n]
 		w.readFile, w.writeFile, w.ownFile = file{}, file{}, file{}
-		if w.calls, err = s.proto.calls(w.lane, i%n, first+i/n); err != nil {
+		if w.calls, err = s.proto.newCalls(w.lane, i%n, first+i/n); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (s *session) spread(workers []*worker, first int) (err error) {
 }
 
 // leave makes the server forget the bench, if it can, and ends the connections.
-func (s *session) leave() {
+func (s *benchmark) leave() {
 	if len(s.conns) > 0 && s.broken() == nil {
 		l := newLane(s.cfg.cred())
 		l.conn = s.conns[0]
@@ -190,7 +190,7 @@ func (s *session) leave() {
 }
 
 // disconnect ends the connections, and calls that still wait.
-func (s *session) disconnect() {
+func (s *benchmark) disconnect() {
 	for _, c := range s.conns {
 		c.close()
 	}
@@ -199,7 +199,7 @@ func (s *session) disconnect() {
 
 // each runs do in all workers concurrently, until all are done or ctx ends. It
 // returns the first error.
-func (s *session) each(ctx context.Context, do func(*worker) error) error {
+func (s *benchmark) each(ctx context.Context, do func(*worker) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, len(s.workers))
 	for i, w := range s.workers {
@@ -219,7 +219,7 @@ func (s *session) each(ctx context.Context, do func(*worker) error) error {
 }
 
 // share calls do for 0 to n-1, distributed over the workers.
-func (s *session) share(ctx context.Context, n int, do func(w *worker, i int) error) error {
+func (s *benchmark) share(ctx context.Context, n int, do func(w *worker, i int) error) error {
 	var next atomic.Int64
 	return s.each(ctx, func(w *worker) error {
 		for ctx.Err() == nil {
@@ -237,7 +237,7 @@ func (s *session) share(ctx context.Context, n int, do func(w *worker, i int) er
 
 // hurry ends the connections some time after ctx ends, if calls still wait then,
 // unless stop is called before.
-func (s *session) hurry(ctx context.Context) (stop func()) {
+func (s *benchmark) hurry(ctx context.Context) (stop func()) {
 	done, conns := make(chan struct{}), s.conns
 	unhook := context.AfterFunc(ctx, func() {
 		select {
