@@ -140,7 +140,7 @@ type LockArgs struct {
 
 // Denied is LOCK4denied.
 type Denied struct {
-	ClientID uint64
+	ClientID uint64 // 0: another client's, which nobody else is to know
 	Owner    string
 	Write    bool
 	Offset   uint64

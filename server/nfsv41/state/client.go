@@ -7,6 +7,7 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 	}
 	s.mu.Lock()
 	defer s.unlock()
+	from := addressOf(a.Conn)
 	for {
 		rec := s.sessions.owners[string(a.Owner)]
 		var old *Client
@@ -14,6 +15,8 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			old = rec.confirmed
 		}
 		switch {
+		case old != nil && !s.sessions.mayBe(old, from) && !s.sessions.mayTry(rec):
+			return ExchangeIDResult{}, ErrDelay
 		case a.Update && old == nil: // 7
 			return ExchangeIDResult{}, ErrNoEnt
 		case a.Update && old.verifier != a.Verifier: // 8
@@ -22,14 +25,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			return ExchangeIDResult{}, ErrPerm
 		case old != nil && old.principal != a.Principal: // 3
 			// Sessions are state (section 18.50.3 lists it): an idle client would lose them.
-			if (s.sessions.hasState(old) || len(old.sessions) > 0) && !s.sessions.leaseOver(old) {
+			if (s.sessions.hasState(old) || len(old.sessions) > 0) && !s.sessions.leaseOver(old) || !s.sessions.mayBe(old, from) {
 				return ExchangeIDResult{}, ErrClidInUse
 			}
 			if e := s.dismissLocked(old, ClientReturned); e != OK {
 				return ExchangeIDResult{}, e
 			}
 			continue // as 1
-		case old != nil && old.verifier == a.Verifier: // 2, 6
+		case old != nil && old.verifier == a.Verifier && (isSecret(a.Verifier) || s.sessions.mayBe(old, from)): // 2, 6
 			if old.leaving {
 				return ExchangeIDResult{}, ErrDelay
 			}
@@ -39,14 +42,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			return ExchangeIDResult{ClientID: old.id, Seq: old.createSeq + 1, Confirmed: true}, OK
 		}
 		// 1, 4, 5
-		if !s.mayReplaceLocked(string(a.Owner), a.Verifier, addressOf(a.Conn)) {
+		if !s.mayReplaceLocked(string(a.Owner), a.Verifier, from) {
 			return ExchangeIDResult{}, ErrDelay
 		}
 		if rec != nil && rec.unconfirmed != nil {
 			s.dropLocked(rec.unconfirmed)
 			rec = s.sessions.owners[string(a.Owner)] // it goes with its last record
 		}
-		home := s.sessions.addressOf(addressOf(a.Conn))
+		home := s.sessions.addressOf(from)
 		if rec == nil && !s.sessions.roomForClient(home) { // one that starts again replaces itself
 			if e := s.makeRoomLocked(home); e != OK {
 				return ExchangeIDResult{}, e
@@ -65,14 +68,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 }
 
 // DestroyClientID is DESTROY_CLIENTID, RFC 8881 section 18.50.
-func (s *State) DestroyClientID(id uint64, p Principal) Error {
+func (s *State) DestroyClientID(id uint64, p Principal, conn Conn) Error {
 	s.mu.Lock()
 	defer s.unlock()
 	c := s.sessions.clients[id]
 	switch {
 	case c == nil:
 		return ErrStaleClientID
-	case c.principal != p:
+	case c.principal != p, !s.sessions.mayBe(c, addressOf(conn)):
 		return ErrWrongCred
 	case len(c.sessions) > 0 || c.usage.opens > 0:
 		return ErrClientIDBusy

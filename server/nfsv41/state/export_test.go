@@ -8,6 +8,7 @@ const (
 	MaxEarlier   = maxEarlier
 	ReturnLeases = returnLeases
 	SettleFor    = settleFor
+	TryEvery     = tryEvery
 	SilentMax    = silentMax
 	SlotBytes    = slotBytes
 	StepWork     = stepWork

@@ -37,14 +37,14 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			if a.Wait {
 				e = s.locks.wait(o, owner, r)
 			}
-			return Stateid{}, other.denied(), e
+			return Stateid{}, other.denied(c), e
 		case other.unknown:
 			return Stateid{}, Denied{}, ErrDelay
 		}
 		if a.Wait && !a.Reclaim {
 			if w := s.locks.turnOf(o.file, c, owner, r); w != nil {
 				s.locks.addWaiter(o, owner, r)
-				return Stateid{}, denied(w.open.client, w.owner, w.lockRange), ErrDenied
+				return Stateid{}, denied(c, w.open.client, w.owner, w.lockRange), ErrDenied
 			}
 		}
 		if l == nil {
@@ -131,7 +131,7 @@ func (s *State) TestLock(c *Client, owner []byte, f FileKey, write bool, offset,
 	case other.holder == nil || other.silent:
 		return Denied{}, OK
 	}
-	return other.denied(), ErrDenied
+	return other.denied(c), ErrDenied
 }
 
 // Unlock is LOCKU, RFC 8881 section 18.12.

@@ -65,10 +65,17 @@ func (t *locks) conflict(f *file, c *Client, owner string, r lockRange) (found c
 	return found
 }
 
-func (in *conflict) denied() Denied { return denied(in.holder.open.client, in.holder.owner, in.at) }
+func (in *conflict) denied(to *Client) Denied {
+	return denied(to, in.holder.open.client, in.holder.owner, in.at)
+}
 
-func denied(c *Client, owner string, r lockRange) Denied {
-	return Denied{ClientID: c.id, Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
+// denied is what a client is told of a lock of c.
+func denied(to, c *Client, owner string, r lockRange) Denied {
+	d := Denied{Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
+	if c == to {
+		d.ClientID = c.id
+	}
+	return d
 }
 
 func (t *locks) lockID(l *lockOwner) Stateid {

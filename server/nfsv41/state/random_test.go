@@ -386,7 +386,7 @@ func (r *runner) stepDestroy() {
 		c.sessions = without(c.sessions, ses)
 		return
 	}
-	e := r.DestroyClientID(c.id, c.principal)
+	e := r.DestroyClientID(c.id, c.principal, r.conn)
 	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, state.ErrClientIDBusy))
 	if e == state.OK {
 		r.m.remove(c)
