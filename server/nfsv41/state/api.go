@@ -115,6 +115,8 @@ type OpenArgs struct {
 	Access  Access
 	Deny    Access
 	Reclaim bool // CLAIM_PREVIOUS
+	// Truncates is set as long as the OPEN is to set the file's size, for which nobody may deny writing, whatever Access is.
+	Truncates bool
 	// Descriptor is the file, open for Access. Open takes the caller's use of it over
 	// if it returns OK; otherwise it stays the caller's.
 	Descriptor Descriptor
@@ -122,6 +124,14 @@ type OpenArgs struct {
 	Slot *Slot
 	// Reserved is what Reserve has made for this OPEN, or nil.
 	Reserved *Reservation
+}
+
+// does is all that the OPEN does to the file.
+func (a *OpenArgs) does() Access {
+	if a.Truncates {
+		return a.Access | Write
+	}
+	return a.Access
 }
 
 // LockArgs are the arguments of Lock.

@@ -192,7 +192,7 @@ func (r *runner) step() {
 		want := state.OK
 		if r.m.grace != nil {
 			want = state.ErrGrace
-		} else if r.m.denied(f, a, 0) {
+		} else if r.m.denied(f, nil, a, 0) {
 			want = state.ErrLocked
 		}
 		r.same("special", r.CheckSpecial(state.Anonymous, file1(f), a), want)

@@ -17,7 +17,7 @@ func (s *State) Reserve(c *Client, a OpenArgs, r *Reservation) Error {
 	if _, e := s.mayOpenLocked(c, &a); e != OK {
 		return e
 	}
-	*r = Reservation{a.File, a.Access, a.Deny}
+	*r = Reservation{a.File, a.does(), a.Deny}
 	s.opens.reserve(r, 1)
 	return OK
 }
