@@ -275,6 +275,9 @@ func (c *compound) hasAttrs(args *nfs4.VerifyArgs) (bool, error) {
 	if err := c.currentAttrs(args.Attr.Mask, &attrs); err != nil {
 		return false, err
 	}
+	if !args.Attr.Mask.Without(attrs.Mask).Empty() { // the volume's disk has no such attribute
+		return false, statusError(nfs4.ErrAttrNotSupp)
+	}
 	d := xdr.NewDecoder(attrs.Append(nil, args.Attr.Mask))
 	var mine nfs4.VerifyArgs
 	mine.Decode(&d)
