@@ -48,8 +48,8 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			}
 		}
 		if l == nil {
-			more, e := s.locks.moreElsewhere(o, owner, r)
-			if _, opens := s.locks.throughOpen(o, owner); opens >= ownerOpens || e != OK {
+			has, more := s.locks.elsewhere(o, owner, r)
+			if _, opens := s.locks.throughOpen(o, owner); opens >= ownerOpens || !s.locks.roomForRanges(has, 1+more) {
 				return Stateid{}, Denied{}, ErrServerFault
 			}
 			more = 2 + max(more, 0)

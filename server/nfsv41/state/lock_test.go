@@ -318,6 +318,48 @@ func TestWaitersGo(t *testing.T) {
 	}
 }
 
+// An owner has no more ranges of a file through several opens than through one. It is told so when it adds one, and can always lock
+// all of the file.
+func TestRangesOfSeveralOpens(t *testing.T) {
+	w := newWorld(t, state.Limits{}).unlogged()
+	n := w.ready("o", 1)
+	at, most := uint64(0), uint64(w.LimitsOf().Ranges)
+	for open, e := 0, state.OK; e == state.OK; open++ {
+		id := n.mustOpen(fmt.Sprint(open), 1)
+		for i := uint64(0); i < most*3/4 && e == state.OK; i++ {
+			if _, _, e = n.lock(id, "l", 1, true, 2*at, 1); e == state.OK {
+				at++
+			}
+		}
+		if e != state.OK {
+			w.want(e, state.ErrServerFault)
+		}
+	}
+	if at != most {
+		t.Errorf("%d ranges, want %d", at, most)
+	}
+	w.ok()
+	id := n.mustOpen("last", 1)
+	_, _, e := n.lock(id, "l", 1, true, 2*at, 1)
+	w.want(e, state.ErrServerFault)
+	w.ok()
+	_, e = w.TestLock(n.c, []byte("l"), file1(1), true, 0, toEOF)
+	w.want(e, state.OK)
+	all, _, e := n.lock(id, "l", 1, true, 0, toEOF)
+	w.want(e, state.OK)
+	if got := w.Counts().Locks; got != 1 {
+		t.Errorf("%d ranges are left", got)
+	}
+	// What is unlocked in the middle makes two of one, through whatever open.
+	for i := range most - 1 {
+		_, e = w.Unlock(n.c, state.Stateid{Other: all.Other}, file1(1), 2*i+1, 1)
+		w.want(e, state.OK)
+	}
+	_, e = w.Unlock(n.c, state.Stateid{Other: all.Other}, file1(1), 2*most+1, 1)
+	w.want(e, state.ErrServerFault)
+	w.ok()
+}
+
 func TestLockLimits(t *testing.T) {
 	w := newWorld(t, state.Limits{Locks: 10})
 	n, other := w.ready("o", 1), w.ready("other", 1)

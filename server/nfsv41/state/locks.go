@@ -27,7 +27,7 @@ func newLocks(w *work, ss *sessions, op *opens, log *stateLog) locks {
 }
 
 // Of the locks in the way of another, so many are looked at: those of silent clients, and those of
-// the owner itself, or that are being released.
+// the owner itself, of which there are Limits.Ranges at most, or that are being released.
 const (
 	silentMax = 256
 	ownMax    = 4096
@@ -147,32 +147,31 @@ func (t *locks) unlink(l *lockOwner) {
 	before.next = l.next
 }
 
-// moreElsewhere returns how many ranges more there are if the owner's locks of r through other opens than o are gone.
-func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int, e Error) {
+// elsewhere returns how many ranges the owner has through other opens than o, and how many more these are if those of r are gone.
+func (t *locks) elsewhere(o *openState, owner string, r lockRange) (has, more int) {
 	for l := t.byOwner[lockerKey{o.client, o.file, owner}]; l != nil; l = l.next {
 		t.steps++
 		if l.open == o || l.open.void() {
 			continue
 		}
 		change := clearRange(l.ranges, r)
-		n := change.more()
-		if n > 0 && len(l.ranges)+n > t.cfg.Limits.Ranges {
-			return 0, ErrServerFault
-		}
-		more += n
+		has += len(l.ranges)
+		more += change.more()
 	}
-	return more, OK
+	return has, more
+}
+
+// roomForRanges reports whether an owner that has so many ranges of a file may have more.
+func (t *locks) roomForRanges(has, more int) bool {
+	return more <= 0 || has+more <= t.cfg.Limits.Ranges
 }
 
 // changeRanges sets or clears r, unless the client would have too many. What the owner has of it through other opens is gone.
 func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) Error {
 	e := change(l.ranges, r)
-	elsewhere, err := t.moreElsewhere(l.open, l.owner, r)
-	if err != OK {
-		return err
-	}
-	own := e.more()
-	if more := own + elsewhere; more > 0 && !t.sessions.roomForLocks(l.open.client, more) || own > 0 && len(l.ranges)+own > t.cfg.Limits.Ranges {
+	has, more := t.elsewhere(l.open, l.owner, r)
+	has, more = has+len(l.ranges), more+e.more()
+	if more > 0 && !t.sessions.roomForLocks(l.open.client, more) || !t.roomForRanges(has, more) {
 		return ErrServerFault
 	}
 	for other := t.byOwner[lockerKey{l.open.client, l.open.file, l.owner}]; other != nil; other = other.next {
