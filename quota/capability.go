@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropResource takes CAP_SYS_RESOURCE from every thread of the process.
-func dropResource() error {
+// DropResource takes CAP_SYS_RESOURCE from every thread of the process, for good: with it, calls of clients would use the blocks that
+// ext4 reserves, and pass its quotas. Call it before other threads change their capabilities: all get those of the calling one.
+func DropResource() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData // the capabilities 0 to 31, and 32 to 63
 	if err := unix.Capget(&header, &data[0]); err != nil {

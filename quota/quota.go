@@ -32,13 +32,11 @@ const (
 	Off Mode = "off"
 )
 
-// ParseMode checks a mode given by the user. "xfs" is another name of Kernel.
+// ParseMode checks a mode given by the user.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case Auto, Kernel, Server, Off:
 		return m, nil
-	case "xfs": // as it was called when there was no other
-		return Kernel, nil
 	}
 	return "", fmt.Errorf("unknown quota mode %q: use auto, kernel, server or off", s)
 }
@@ -130,9 +128,7 @@ type Projects struct {
 // Open tests whether the file system at root counts and enforces project quotas
 // and that this process may set them.
 //
-// ext4 does not limit processes with CAP_SYS_RESOURCE. So Open drops it there, for
-// the whole process and for good. Call it before other threads change their
-// capabilities: all get those of the calling one.
+// ext4 does not limit processes with CAP_SYS_RESOURCE, so Open calls DropResource there.
 func Open(root string) (*Projects, error) {
 	f, err := os.Open(root)
 	if err != nil {
@@ -141,7 +137,7 @@ func Open(root string) (*Projects, error) {
 	p := &Projects{root: f}
 	err = p.probe()
 	if err == nil && p.kind == "ext4" {
-		err = dropResource()
+		err = DropResource()
 	}
 	if err != nil {
 		_ = f.Close() // only read from

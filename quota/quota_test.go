@@ -34,7 +34,7 @@ func TestLayout(t *testing.T) {
 }
 
 func TestParseMode(t *testing.T) {
-	for s, want := range map[string]Mode{"auto": Auto, "kernel": Kernel, "xfs": Kernel, "server": Server, "off": Off} {
+	for s, want := range map[string]Mode{"auto": Auto, "kernel": Kernel, "server": Server, "off": Off} {
 		if m, err := ParseMode(s); err != nil || m != want {
 			t.Errorf("ParseMode(%q) = %q, %v", s, m, err)
 		}

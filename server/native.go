@@ -67,9 +67,10 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 // Stats returns the statistics of the engine.
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
-// Kept counts what is kept between calls.
+// CacheCounts counts what is kept between calls.
 func (n *native) CacheCounts() inode.CacheCounts { return n.opener.CacheCounts() }
 
+// Opener returns what opens files for all programs.
 func (n *native) Opener() *inode.Opener { return n.opener }
 
 // Serve serves the clients of l until ctx ends. It can be called once.

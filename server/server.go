@@ -218,7 +218,7 @@ func New(cfg Config) (*Server, error) {
 // Stats are what the server has served.
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
-// Kept counts what is kept between calls.
+// CacheCounts counts what is kept between calls.
 func (s *Server) CacheCounts() inode.CacheCounts { return s.engine.CacheCounts() }
 
 // Restore makes the files of a volume those of one of its snapshots, see restore.Run.

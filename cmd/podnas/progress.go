@@ -82,9 +82,6 @@ const leftMax = 1000 * time.Hour
 // text says how far a copy is: in percent, if it is known how much there is to copy.
 func (s *copySpeed) text(said *control.Error, now time.Time) string {
 	p := said.Progress
-	if p == nil { // an older podnas
-		return said.Message
-	}
 	source := p.Source
 	if p.Snapshot != "" {
 		source = "snapshot " + p.Snapshot + " of " + source

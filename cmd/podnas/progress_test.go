@@ -58,8 +58,4 @@ func TestCopySpeed(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	var s copySpeed
-	if got := s.text(&control.Error{Message: "of an older podnas"}, began); got != "of an older podnas" {
-		t.Error(got)
-	}
 }

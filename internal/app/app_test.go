@@ -52,15 +52,6 @@ func TestNewRefusesFlags(t *testing.T) {
 	}
 }
 
-// A mode of quotas may have the name that it had at first.
-func TestOldNameOfQuota(t *testing.T) {
-	cfg := config(t)
-	cfg.Quota = "xfs"
-	if err := cfg.validate(); err != nil || cfg.Quota != quota.Kernel {
-		t.Errorf("--quota=xfs is %q, %v", cfg.Quota, err)
-	}
-}
-
 // If one port is taken, the other is given back.
 func TestNewGivesBackThePort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

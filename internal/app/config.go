@@ -94,11 +94,9 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	mode, err := quota.ParseMode(string(c.Quota))
-	if err != nil {
+	if _, err := quota.ParseMode(string(c.Quota)); err != nil {
 		return fmt.Errorf("--quota: %w", err)
 	}
-	c.Quota = mode // which may have an older name
 	if !c.Standalone {
 		return c.Cluster.check()
 	}

@@ -35,6 +35,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	if err := a.checkDisk(); err != nil {
 		return err
 	}
+	_ = quota.DropResource() // an error matters to the quotas of ext4 alone, and is found again there
 	if a.limits, err = quota.Select(a.Quota, a.Root); err != nil {
 		return err
 	}
@@ -112,7 +113,6 @@ func (a *App) openHeartbeat() error {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	dir := statedir.Of(folder, a.store.Reserve(), a.Log)
-	_ = dir.Remove("probe") // what older versions wrote to
 	cfg := heartbeat.Config{Dir: dir, Reserve: a.store.Reserve(), Mounted: a.mounted, Log: a.Log}
 	if a.shared != nil {
 		cfg.Holds = a.shared.Holds

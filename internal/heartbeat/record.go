@@ -66,7 +66,7 @@ func readRecord(dir *statedir.Dir) (r record, err error) {
 // the one before is gone. Others had the disk with another kernel, which may not know yet that it is lost.
 func (r *record) over(self *record, err error) bool {
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) // a new disk, or an older version of podnas
+		return errors.Is(err, fs.ErrNotExist) // a new disk
 	}
 	return !r.Takeover && (r.Ended || r.Boot != "" && r.Boot == self.Boot && r.Device == self.Device)
 }

@@ -33,7 +33,7 @@ func (s *Store) Check() ([]Finding, error) {
 	// List the directories first: if one is created or moved meanwhile, its record is
 	// read afterwards.
 	var strays []string
-	if err := s.findStrays(".", s.places(), &strays); err != nil {
+	if err := s.findStrays(".", s.knownPaths(), &strays); err != nil {
 		return nil, err
 	}
 	findings := s.checkSnapshots()
@@ -98,7 +98,7 @@ func (s *Store) withoutRecordLocked(paths []string) []string {
 }
 
 // findStrays lists the directories that are not in a volume and contain none.
-func (s *Store) findStrays(dir string, known places, strays *[]string) error {
+func (s *Store) findStrays(dir string, known knownPaths, strays *[]string) error {
 	entries, err := fs.ReadDir(s.root.FS(), dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -124,11 +124,11 @@ func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 	return nil
 }
 
-// places has the paths of volumes, and of all their parent directories.
-type places struct{ volumes, above map[string]bool }
+// knownPaths are the paths of volumes, and of all their parent directories.
+type knownPaths struct{ volumes, above map[string]bool }
 
-func (s *Store) places() places {
-	known := places{map[string]bool{}, map[string]bool{}}
+func (s *Store) knownPaths() knownPaths {
+	known := knownPaths{map[string]bool{}, map[string]bool{}}
 	for _, d := range s.stillRefused() {
 		if p := d.path(); p != "" {
 			known.add(p)
@@ -142,7 +142,7 @@ func (s *Store) places() places {
 	return known
 }
 
-func (known places) add(volume string) {
+func (known knownPaths) add(volume string) {
 	known.volumes[volume] = true
 	for p := path.Dir(volume); p != "." && !known.above[p]; p = path.Dir(p) {
 		known.above[p] = true
@@ -165,7 +165,7 @@ func (s *Store) findLost() {
 		s.log.Warn("disk: can't look for directories whose records are gone", "err", err)
 		return
 	}
-	known := s.places()
+	known := s.knownPaths()
 	for _, name := range s.Damaged() {
 		known.add(name) // it has a record
 	}

@@ -281,7 +281,7 @@ func TestPathIsUsedAgain(t *testing.T) {
 			mustDo(t, s.Close())
 
 			// As a kill would have left it.
-			mustWriteState(t, root, old.keptIn(trashDir)+".json", ready, old)
+			mustWriteRecord(t, root, old.keptIn(trashDir)+".json", record{State: ready, Volume: old})
 			if left != "directory gone" {
 				mustDo(t, os.Mkdir(filepath.Join(root, old.keptIn(trashDir)), 0o700))
 			}
@@ -296,22 +296,6 @@ func TestPathIsUsedAgain(t *testing.T) {
 			}
 			mustDo(t, s.Close())
 		})
-	}
-}
-
-// Records of the version that had no more than these fields.
-func TestOldRecords(t *testing.T) {
-	root := t.TempDir()
-	s, _ := open(t, root)
-	mustDo(t, s.Close())
-	mustDo(t, os.Mkdir(filepath.Join(root, "pvc-old"), 0o777))
-	mustDo(t, os.WriteFile(filepath.Join(root, volumesDir, "pvc-old.json"), []byte(`{
-  "state": "ready", "id": "77", "name": "pvc-old", "path": "pvc-old", "size": 1048576,
-  "claim": {"namespace": "ns", "name": "c", "uid": "u"}, "created": "2026-11-20T10:00:00Z"
-}`), 0o600))
-	s, e := open(t, root)
-	if v, err := s.Get("pvc-old"); err != nil || v.ID != 77 || len(e.names()) != 1 {
-		t.Errorf("%+v, %v, exported %v", v, err, e.names())
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // nothing, and one volume could use all inodes of an ext4.
 //
 // The limit is proportional to the size, so it grows with the volume. A volume has
-// no limit until its inodes are counted: an adopted directory, a copy, and a volume
-// of an older podnas, which did not count. It is never below the volume's usage
-// then.
+// no limit until its inodes are counted: an adopted directory, and a copy. It is never
+// below the volume's usage then.
 
 const (
 	// defaultBytesPerInode is the usual block size of file systems. A file with data

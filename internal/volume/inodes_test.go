@@ -3,7 +3,6 @@ package volume
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestInodesFor(t *testing.T) {
@@ -127,20 +127,11 @@ func TestInodeLimit(t *testing.T) {
 // know.
 func editRecord(t *testing.T, root, name string, edit func(map[string]any)) {
 	t.Helper()
-	file := filepath.Join(root, recordFile(name))
-	data, err := os.ReadFile(file)
-	mustDo(t, err)
-	var r map[string]any
-	mustDo(t, json.Unmarshal(data, &r))
-	edit(r)
-	delete(r, checksumField)
-	data, err = json.Marshal(r)
-	mustDo(t, errors.Join(err, os.WriteFile(file, data, 0o600)))
+	mustDo(t, testdisk.EditRecord(filepath.Join(root, recordFile(name)), edit))
 }
 
-// What an older podnas has made gets a limit at the next start, and never one that
-// it is past already.
-func TestInodesOfAnOlderPodnas(t *testing.T) {
+// A volume without a limit gets one at the next start, and never one that it is past already.
+func TestInodesAtAStart(t *testing.T) {
 	for _, tt := range []struct {
 		used int64
 		want int64
@@ -236,7 +227,7 @@ func TestInodesWhenCounted(t *testing.T) {
 		prepare func(t *testing.T, s *Store, root string)
 		after   func(t *testing.T, s *Store, root string)
 	}{
-		{"of an older podnas", func(t *testing.T, s *Store, root string) {
+		{"without a limit", func(t *testing.T, s *Store, root string) {
 			_, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20})
 			mustDo(t, errors.Join(err, s.Close()))
 			editRecord(t, root, "v", func(r map[string]any) { delete(r, "inodes") })

@@ -501,9 +501,6 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
-		if info, err := s.root.Lstat(r.Path); !r.summed && err == nil && info.Mode().Perm() != newDirMode {
-			return fmt.Errorf("its state is %s, but its directory is complete, and the record has no checksum that would show whether the state is right: correct the state to %s if the volume was in use, or move the record away", creating, ready)
-		}
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:

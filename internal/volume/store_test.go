@@ -237,11 +237,11 @@ func TestOpenAfterCrash(t *testing.T) {
 		keeps   bool // its directory though it is no volume any more
 	}{
 		{"creating, no directory", func(t *testing.T, root string, v Volume) {
-			mustWriteState(t, root, volumesDir+"/pvc-1.json", creating, v)
+			mustWriteRecord(t, root, volumesDir+"/pvc-1.json", record{State: creating, Volume: v})
 			mustDo(t, os.RemoveAll(filepath.Join(root, "pvc-1")))
 		}, false, false},
 		{"creating, empty directory", func(t *testing.T, root string, v Volume) {
-			mustWriteState(t, root, volumesDir+"/pvc-1.json", creating, v)
+			mustWriteRecord(t, root, volumesDir+"/pvc-1.json", record{State: creating, Volume: v})
 			mustDo(t, os.Remove(filepath.Join(root, "pvc-1", "data")))
 		}, false, false},
 		{"ready", func(*testing.T, string, Volume) {}, true, false},
@@ -264,7 +264,7 @@ func TestOpenAfterCrash(t *testing.T) {
 		}, false, true},
 		{"record points outside", func(t *testing.T, root string, v Volume) {
 			v.Path = "../elsewhere"
-			mustWriteState(t, root, volumesDir+"/pvc-1.json", ready, v)
+			mustWriteRecord(t, root, volumesDir+"/pvc-1.json", record{State: ready, Volume: v})
 		}, false, true},
 		{"record under another name", func(t *testing.T, root string, _ Volume) {
 			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, volumesDir, "other.json")))
@@ -314,12 +314,18 @@ func mustDo(t *testing.T, err error) {
 	}
 }
 
-func mustWriteState(t *testing.T, root, file string, st state, v Volume) {
+// mustWriteRecord writes a record of the disk at root, if it names no other.
+func mustWriteRecord(t *testing.T, root, file string, r record) {
 	t.Helper()
+	if r.Disk == "" {
+		identity, err := IdentityOf(root)
+		mustDo(t, err)
+		r.Disk = identity
+	}
 	dir, err := os.OpenRoot(root)
 	mustDo(t, err)
 	defer dir.Close()
-	mustDo(t, writeJSON(dir, nil, file, record{State: st, Volume: v}))
+	mustDo(t, writeJSON(dir, nil, file, r))
 }
 
 func TestMissingDirectoryIsNotServed(t *testing.T) {

@@ -59,10 +59,13 @@ func BypassStateid() Stateid {
 	return Stateid{Seqid: 0xffff_ffff, Other: [OtherSize]byte{f, f, f, f, f, f, f, f, f, f, f, f}}
 }
 
-// InvalidStateid is never valid.
+// InvalidStateid is what CLOSE returns, section 18.2.4: no operation accepts it.
 func InvalidStateid() Stateid {
 	return Stateid{Seqid: 0xffff_ffff}
 }
+
+// IsSpecial reports whether it is the anonymous or the bypass stateid: that of a READ or WRITE that names no open.
+func (s Stateid) IsSpecial() bool { return s == Stateid{} || s == BypassStateid() }
 
 func (s *Stateid) append(b []byte) []byte {
 	b = xdr.AppendUint32(b, s.Seqid)

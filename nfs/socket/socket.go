@@ -27,6 +27,9 @@ import (
 // Conn is a connection. One goroutine may read and one may write at a time.
 type Conn struct {
 	net.Conn
+	// Wrote, unless nil, is called by WriteAll when it has written some more, with the bytes written so far.
+	Wrote func(n int)
+
 	raw     syscall.RawConn
 	in, out transfer
 
@@ -39,6 +42,7 @@ type transfer struct {
 	p      []byte       // to read into
 	lender Lender       // of p, or nil
 	rest   [][]byte     // to write
+	wrote  func(n int)  // Wrote of the Conn
 	iovecs []unix.Iovec // of the current write
 	n      int          // bytes so far
 	err    error
@@ -109,7 +113,7 @@ func (c *Conn) read(once func(fd uintptr) bool) (int, error) {
 // write all.
 func (c *Conn) WriteAll(pieces [][]byte) error {
 	t := &c.out
-	t.rest, t.n, t.err = pieces, 0, nil
+	t.rest, t.wrote, t.n, t.err = pieces, c.Wrote, 0, nil
 	err := c.raw.Write(c.writeRest)
 	t.rest = nil
 	clear(pieces)
@@ -159,6 +163,9 @@ func (t *transfer) writeRest(fd uintptr) (done bool) {
 		switch errno {
 		case 0:
 			t.written(int(n))
+			if t.wrote != nil {
+				t.wrote(t.n)
+			}
 		case unix.EAGAIN:
 			return false
 		default:

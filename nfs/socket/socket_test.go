@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,6 +69,8 @@ func TestSocketWrites(t *testing.T) {
 					want = append(want, piece...)
 					pieces = append(pieces, piece)
 				}
+				var told []int // by Wrote
+				s.Wrote = func(n int) { told = append(told, n) }
 				written := make(chan error, 1)
 				go func() {
 					written <- errors.Join(s.WriteAll(pieces), s.Close())
@@ -78,6 +81,9 @@ func TestSocketWrites(t *testing.T) {
 				}
 				if !bytes.Equal(got, want) {
 					t.Errorf("%d bytes arrived, not the %d that were written", len(got), len(want))
+				}
+				if len(want) > 0 && (!slices.IsSorted(told) || told[len(told)-1] != len(want)) {
+					t.Errorf("of %d bytes it told: %v", len(want), told)
 				}
 				for _, piece := range pieces {
 					if piece != nil {

@@ -380,7 +380,7 @@ func (w *workers) run(ctx context.Context) {
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
 	// Started last, because reports of a failed mount need its volume, and not waited
-	// for, because an older deploy/ does not let podnas see events.
+	// for, because podnas may not have the right to see events.
 	w.mounts.Start(ctx.Done())
 	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Provisioner.Name, "workers", w.cfg.Workers)
 	go w.provisioning.Run(ctx)

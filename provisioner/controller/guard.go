@@ -63,7 +63,7 @@ func (g *guard) wait(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case apierrors.IsForbidden(err):
-			// An older deploy/ lacks the right. A guard against mistakes must not stop podnas.
+			// The right may be cut by hand. A guard against mistakes must not stop podnas.
 			g.log.Warn("controller: no permission to check whether another podnas has the same provisioner name; apply the ClusterRole of this version", "err", err)
 			return nil
 		case err != nil:

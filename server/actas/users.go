@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,11 +44,9 @@ var ErrIdentity = errors.New("can't act as the user")
 
 // NewUsers returns Users. If only is not nil, the process can act as that user alone, and all is
 // done so. It sets the umask of the process to 0: clients apply their own, and the kernel applies
-// default ACLs. It takes CAP_SYS_RESOURCE from the process, with which calls would use the blocks
-// that ext4 reserves, and pass its quotas.
+// default ACLs.
 func NewUsers(only *Only) *Users {
 	unix.Umask(0)
-	dropSysResource()
 	u := &Users{root: isRoot(), self: Identity{UID: uint32(unix.Geteuid()), GID: uint32(unix.Getegid())}}
 	if only != nil {
 		u.self, u.only = Identity{UID: only.UID, GID: only.GID}, true
@@ -123,21 +119,4 @@ func isRoot() bool {
 	var data [2]unix.CapUserData
 	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
-}
-
-// dropSysResource drops CAP_SYS_RESOURCE from all threads. A process that has it in spite of that, as one built
-// with cgo, is one of developers.
-func dropSysResource() {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	const bit = 1 << unix.CAP_SYS_RESOURCE
-	if unix.Capget(&header, &data[0]) != nil || (data[0].Effective|data[0].Permitted)&bit == 0 {
-		return
-	}
-	data[0].Effective &^= bit
-	data[0].Permitted &^= bit
-	data[0].Inheritable &^= bit
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
-	runtime.KeepAlive(&header)
-	runtime.KeepAlive(&data)
 }

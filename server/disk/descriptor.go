@@ -3,7 +3,7 @@ package disk
 import "golang.org/x/sys/unix"
 
 // Descriptor is an open descriptor that its holder owns: the holder closes it, or hands it on
-// with take. A descriptor that is an int is borrowed, and stays open as long as it is used.
+// with Take. A descriptor that is an int is borrowed, and stays open as long as it is used.
 // The zero descriptor is none.
 //
 // An os.File in its place would allocate twice and set a finalizer each time a file is opened;

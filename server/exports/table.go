@@ -170,7 +170,7 @@ type Table struct {
 	// many as most disks need. Both must be set before a volume is added.
 	ByIndex  bool
 	IndexMax int
-	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
+	// Only is the user as whom all calls are done. It must be set before a volume is added.
 	Only *actas.Only
 	// Modes is the directory on the disk that has the modes of files which Only changes for a moment, see package inode.
 	// If it is empty, none is changed. It must be set before inode.NewOpener.

@@ -52,7 +52,7 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, 
 
 // dataFileOf is dataFile of the current or the saved file. badID is the error of the stateid, which comes after
 // those of the file handle.
-func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*inode.File, error) {
+func (c *compound) dataFileOf(o *object, sid nfs4.Stateid, badID error, access state.Access) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -71,7 +71,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 		return c.openAnonymous(o, sid, key, access)
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
-	if status != state.OK {
+	if status != nfs4.OK {
 		if _, err := c.server.table.Find(key.Volume); err != nil { // the opens of a volume go when it ends
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
-func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
+func (c *compound) openAnonymous(o *object, sid nfs4.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
 	use := inode.UseRead
 	if access == writeAccess {
 		use = inode.UseWrite
@@ -102,7 +102,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 	case !f.Attr.IsRegular():
 		return nil, statusError(nfs4.ErrWrongType)
 	}
-	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
+	if status := c.server.state.CheckSpecial(sid, key, access); status != nfs4.OK {
 		return nil, errorOf(status)
 	}
 	if use == inode.UseRead {

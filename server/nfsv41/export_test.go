@@ -10,16 +10,8 @@ import (
 
 // What is on the disk, which another version leaves or reads, and which tests damage.
 const (
-	HandoverFile      = handoverFile
-	HandoverOfFormat1 = handoverOfFormat1
-	NumberOfFormat2   = numberOfFormat2
-	RunFile           = runFile
-)
-
-// The contents of these.
-type (
-	Format1 = format1
-	LogHead = logHead
+	HandoverFile = handoverFile
+	RunFile      = runFile
 )
 
 // Bounds that tests reach.
@@ -28,8 +20,8 @@ const (
 	TriesMax    = triesMax
 )
 
-// FilesOfFormat1 are the files of format 1, none of which may be left.
-var FilesOfFormat1 = filesOfFormat1
+// RestoreBack reads what a handover has of a back channel.
+var RestoreBack = restoreBack
 
 // OpenTracking opens the client tracking by itself.
 var OpenTracking = openTracking

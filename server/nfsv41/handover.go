@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
@@ -60,7 +59,7 @@ func (h *handover) Append([]byte) (long bool, err error) { return false, errors.
 
 // savedBack is a backChannel.
 type savedBack struct {
-	Minor   uint32   `json:"minor,omitempty"` // none: 1, of a podnas that had no other
+	Minor   uint32   `json:"minor"`
 	Seq     uint32   `json:"seq"`
 	Program uint32   `json:"program"`
 	Cred    rpc.Auth `json:"cred"`
@@ -80,7 +79,10 @@ func restoreBack(b json.RawMessage) (any, error) {
 	if err := json.Unmarshal(b, &saved); err != nil {
 		return nil, err
 	}
-	return &backChannel{minor: max(saved.Minor, firstMinor), seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
+	if saved.Minor == 0 {
+		return nil, errors.New("a back channel has no minor version")
+	}
+	return &backChannel{minor: saved.Minor, seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
 }
 
 // handOver leaves what clients have to the next server.
@@ -93,9 +95,6 @@ func (s *Server) handOver() error {
 // common was changed on the disk, or was damaged there. The error says why not.
 func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
 	frames, err := s.readLog(s.tracking.dir, handoverFile, handoverMax, nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s.takeOverFormat1(cfg, tracking)
-	}
 	if errors.Is(err, errNoLog) {
 		return nil, errors.Join(err, s.tracking.dir.SetAside(handoverFile, err))
 	}

@@ -106,6 +106,15 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// A back channel without its minor version is refused: callbacks would be of none.
+func TestHandoverBackChannel(t *testing.T) {
+	for text, right := range map[string]bool{`{"minor":2,"seq":1,"program":5}`: true, `{"seq":1,"program":5}`: false, `[]`: false} {
+		if back, err := nfsv41.RestoreBack([]byte(text)); (err == nil) != right {
+			t.Errorf("%s: %v, %v", text, back, err)
+		}
+	}
+}
+
 // A handover that is cut anywhere is put aside, and clients reclaim what they had.
 func TestHandoverCut(t *testing.T) {
 	l := newLife(t)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -92,9 +93,9 @@ func (s *Server) Evict(ctx context.Context, ids ...uint64) error {
 func (s *Server) evict(ctx context.Context, id uint64) (found bool, err error) {
 	for {
 		switch s.state.Evict(id) {
-		case state.OK:
+		case nfs4.OK:
 			return true, nil
-		case state.ErrStaleClientID:
+		case nfs4.ErrStaleClientID:
 			return false, nil
 		}
 		select {

@@ -54,10 +54,10 @@ func (c *compound) lock(args *nfs4.LockArgs) (result, error) {
 		Offset: args.Offset, Length: args.Length, Reclaim: args.Reclaim,
 	})
 	switch status {
-	case state.OK:
-		c.stateid = nfs4.Stateid(got)
+	case nfs4.OK:
+		c.stateid = got
 		return &nfs4.LockRes{Stateid: c.stateid}, nil
-	case state.ErrDenied:
+	case nfs4.ErrDenied:
 		return &nfs4.LockRes{Status: nfs4.ErrDenied, Denied: deniedOf(&in)}, errorOf(status)
 	}
 	return nil, errorOf(status)
@@ -74,7 +74,7 @@ func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 	}
 	write := args.Type == nfs4.LockWrite || args.Type == nfs4.LockWriteWait
 	in, status := c.server.state.TestLock(c.on.client(), args.Owner.Owner, key, write, args.Offset, args.Length)
-	if status == state.ErrDenied {
+	if status == nfs4.ErrDenied {
 		return &nfs4.LocktRes{Status: nfs4.ErrDenied, Denied: deniedOf(&in)}, errorOf(status)
 	}
 	return nil, errorOf(status)
@@ -82,7 +82,7 @@ func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 
 // locku: section 18.12.
 func (c *compound) locku(args *nfs4.LockuArgs) (result, error) {
-	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id nfs4.Stateid, key state.FileKey) (nfs4.Stateid, nfs4.Status) {
 		return c.server.state.Unlock(c.on.client(), id, key, args.Offset, args.Length)
 	})
 }

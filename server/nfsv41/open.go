@@ -29,7 +29,7 @@ type opening struct {
 	size   *vfs.SetAttr // to be set of a file that was there
 	early  *inode.File  // open for its data before the rights were known
 	data   *inode.File  // open for its data, as the client has it
-	id     state.Stateid
+	id     nfs4.Stateid
 
 	reserved state.Reservation // while finish is under way
 
@@ -74,7 +74,7 @@ func (c *compound) openOp() (result, error) {
 			return nil, err
 		}
 	}
-	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
+	c.cur, c.stateid = o.object, o.id
 	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
 	// still. So are those of one that was made. A client that denies others something wants those from when that began.
 	c.onlyLooks = o.early != nil && deny == 0
@@ -228,7 +228,7 @@ func (c *compound) createOpen(o *opening) error {
 // may open even so: the client may have it open already.
 func (c *compound) mayOpenNew(dir *inode.File, o *opening) error {
 	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: o.Owner.Owner, Access: o.access, Deny: o.deny})
-	if status == state.OK {
+	if status == nfs4.OK {
 		return nil
 	}
 	return c.AsCaller(func(actas.Thread) error {
@@ -316,11 +316,11 @@ func (c *compound) openFound(o *opening) (*descriptor, error) {
 // hold has the client hold the file open for o.access, by h, which it takes over.
 func (c *compound) hold(o *opening, h *descriptor) error {
 	status, err := c.finishAndHold(o, h)
-	if status == state.OK && err == nil {
+	if status == nfs4.OK && err == nil {
 		return nil
 	}
 	h.Release()
-	if made := o.made.Object; made != nil && status != state.OK { // so that the client can try again
+	if made := o.made.Object; made != nil && status != nfs4.OK { // so that the client can try again
 		c.Unmake(c.cur.names, made, o.Name)
 		_ = c.SyncMade(c.cur.names, &o.made) // it stays if somebody has begun to use it
 	}
@@ -331,7 +331,7 @@ func (c *compound) hold(o *opening, h *descriptor) error {
 //
 // All that may fail is done before state changes, and the file is reserved meanwhile: otherwise another client could get what excludes
 // this OPEN, which would fail after it has truncated the file.
-func (c *compound) finishAndHold(o *opening, h *descriptor) (state.Error, error) {
+func (c *compound) finishAndHold(o *opening, h *descriptor) (nfs4.Status, error) {
 	client := c.on.client()
 	args := state.OpenArgs{
 		Owner: o.Owner.Owner, File: o.key(), Access: o.access, Deny: o.deny, Truncates: o.size != nil,
@@ -339,12 +339,12 @@ func (c *compound) finishAndHold(o *opening, h *descriptor) (state.Error, error)
 	}
 	if o.made.Object != nil || o.made.Found != nil || o.size != nil {
 		args.Reserved = &o.reserved
-		if status := c.server.state.Reserve(client, args, args.Reserved); status != state.OK {
+		if status := c.server.state.Reserve(client, args, args.Reserved); status != nfs4.OK {
 			return status, nil
 		}
 		defer c.server.state.Unreserve(args.Reserved)
 		if err := c.finish(o); err != nil {
-			return state.OK, err
+			return nfs4.OK, err
 		}
 	}
 	args.Truncates = false

@@ -25,7 +25,7 @@ var errOtherRun = errors.New("it is of an older run: another podnas has served t
 // run has the numbers of this run, and of the one before.
 type run struct {
 	dir    *statedir.Dir
-	before string // empty: there is none, as a podnas of an earlier version was the last
+	before string // empty: there is none
 	own    string
 	onDisk bool // own is
 }

@@ -29,90 +29,11 @@ func (s *sequenced) end(results []byte) {
 }
 
 // errorOf is the error for what state says.
-func errorOf(e state.Error) error {
-	if e == state.OK {
+func errorOf(s nfs4.Status) error {
+	if s == nfs4.OK {
 		return nil
 	}
-	return statusError(statusOfState(e))
-}
-
-// statusOfState is the status of the same name.
-func statusOfState(e state.Error) nfs4.Status {
-	switch e {
-	case state.OK:
-		return nfs4.OK
-	case state.ErrBadSession:
-		return nfs4.ErrBadSession
-	case state.ErrConnNotBound:
-		return nfs4.ErrConnNotBoundToSession
-	case state.ErrRepTooBig:
-		return nfs4.ErrRepTooBig
-	case state.ErrRepTooBigToCache:
-		return nfs4.ErrRepTooBigToCache
-	case state.ErrDeadSession:
-		return nfs4.ErrDeadSession
-	case state.ErrBadSlot:
-		return nfs4.ErrBadSlot
-	case state.ErrBadHighSlot:
-		return nfs4.ErrBadHighSlot
-	case state.ErrSeqMisordered:
-		return nfs4.ErrSeqMisordered
-	case state.ErrSeqFalseRetry:
-		return nfs4.ErrSeqFalseRetry
-	case state.ErrRetryUncachedRep:
-		return nfs4.ErrRetryUncachedRep
-	case state.ErrReqTooBig:
-		return nfs4.ErrReqTooBig
-	case state.ErrTooManyOps:
-		return nfs4.ErrTooManyOps
-	case state.ErrTooSmall:
-		return nfs4.ErrTooSmall
-	case state.ErrStaleClientID:
-		return nfs4.ErrStaleClientID
-	case state.ErrClidInUse:
-		return nfs4.ErrClidInUse
-	case state.ErrClientIDBusy:
-		return nfs4.ErrClientIDBusy
-	case state.ErrWrongCred:
-		return nfs4.ErrWrongCred
-	case state.ErrNotSame:
-		return nfs4.ErrNotSame
-	case state.ErrPerm:
-		return nfs4.ErrPerm
-	case state.ErrNoEnt:
-		return nfs4.ErrNoEnt
-	case state.ErrCompleteAlready:
-		return nfs4.ErrCompleteAlready
-	case state.ErrBadStateid:
-		return nfs4.ErrBadStateid
-	case state.ErrOldStateid:
-		return nfs4.ErrOldStateid
-	case state.ErrOpenMode:
-		return nfs4.ErrOpenMode
-	case state.ErrShareDenied:
-		return nfs4.ErrShareDenied
-	case state.ErrLocked:
-		return nfs4.ErrLocked
-	case state.ErrDenied:
-		return nfs4.ErrDenied
-	case state.ErrDeadlock:
-		return nfs4.ErrDeadlock
-	case state.ErrLocksHeld:
-		return nfs4.ErrLocksHeld
-	case state.ErrGrace:
-		return nfs4.ErrGrace
-	case state.ErrNoGrace:
-		return nfs4.ErrNoGrace
-	case state.ErrReclaimConflict:
-		return nfs4.ErrReclaimConflict
-	case state.ErrInval:
-		return nfs4.ErrInval
-	case state.ErrDelay:
-		return nfs4.ErrDelay
-	case state.ErrNoSpc:
-		return nfs4.ErrNoSpc
-	}
-	return nfs4.ErrServerFault
+	return statusError(s)
 }
 
 // principal is who sent the call.
@@ -146,9 +67,9 @@ func (c *compound) sequence() (result, error) {
 		Reply: uint32(c.size(sequenceBytes)), Cache: args.CacheThis,
 	})
 	switch {
-	case err == state.ErrRetryUncachedRep && c.left > 0:
+	case err == nfs4.ErrRetryUncachedRep && c.left > 0:
 		c.on.retry = true
-	case err != state.OK && err != state.ErrRetryUncachedRep:
+	case err != nfs4.OK && err != nfs4.ErrRetryUncachedRep:
 		return nil, errorOf(err)
 	case res.Reply != nil:
 		if err := c.room(len(res.Reply)); err != nil {
@@ -237,7 +158,7 @@ func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
 		Owner: args.OwnerID, Verifier: args.Verf, Principal: c.principal(), Minor: c.minor,
 		Update: args.Flags&nfs4.ExchangeUpdConfirmedRecA != 0, Conn: c.rpc.Conn(),
 	})
-	if err != state.OK {
+	if err != nfs4.OK {
 		return nil, errorOf(err)
 	}
 	flags := uint32(nfs4.ExchangeUseNonPNFS)
@@ -273,7 +194,7 @@ func (c *compound) createSession(args *nfs4.CreateSessionArgs) (result, error) {
 		create.Callback, create.BackChannel = back, args.Flags&nfs4.SessionConnBackChan != 0
 	}
 	res, err := c.server.state.CreateSession(create)
-	if err != state.OK {
+	if err != nfs4.OK {
 		return nil, errorOf(err)
 	}
 	reply := &nfs4.CreateSessionRes{
@@ -304,7 +225,7 @@ func (c *compound) destroyClientID(args *nfs4.DestroyClientIDArgs) (result, erro
 func (c *compound) bindConnToSession(args *nfs4.BindConnToSessionArgs) (result, error) {
 	want := state.Direction(args.Dir) & (state.Fore | state.Back) // as the client asks for, or would also have
 	dir, client, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.rpc.Conn(), want)
-	if err != state.OK {
+	if err != nfs4.OK {
 		return nil, errorOf(err)
 	}
 	if dir&state.Back != 0 {

@@ -9,10 +9,11 @@ import (
 
 // stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2. Its seqid is
 // zero then, section 8.2.3, which stands for the latest one: an operation between may have raised it.
-func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
+func (c *compound) stateidOf(id nfs4.Stateid) (nfs4.Stateid, error) {
 	sid, err := c.exactStateidOf(id)
-	// Only one that was made for a client may lose its seqid: Invalid, which CLOSE returns, would become Anonymous.
-	if err == nil && id == nfs4.CurrentStateid() && sid != state.Invalid {
+	// Only one that was made for a client may lose its seqid: the invalid one, which CLOSE returns, would become
+	// the anonymous one.
+	if err == nil && id == nfs4.CurrentStateid() && sid != nfs4.InvalidStateid() {
 		sid.Seqid = 0
 	}
 	return sid, err
@@ -20,18 +21,18 @@ func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
 
 // exactStateidOf is stateidOf for CLOSE and OPEN_DOWNGRADE, for which section 8.2.3 leaves the seqid of the
 // current stateid as it is.
-func (c *compound) exactStateidOf(id nfs4.Stateid) (state.Stateid, error) {
+func (c *compound) exactStateidOf(id nfs4.Stateid) (nfs4.Stateid, error) {
 	if id == nfs4.CurrentStateid() {
 		if c.stateid == (nfs4.Stateid{}) {
-			return state.Stateid{}, statusError(nfs4.ErrBadStateid)
+			return nfs4.Stateid{}, statusError(nfs4.ErrBadStateid)
 		}
 		id = c.stateid
 	}
-	return state.Stateid(id), nil
+	return id, nil
 }
 
 // ofOpen does something to an open of the current file, or to its locks, with the stateid that of makes of id.
-func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (state.Stateid, error), do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
+func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (nfs4.Stateid, error), do func(nfs4.Stateid, state.FileKey) (nfs4.Stateid, nfs4.Status)) (result, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -55,10 +56,10 @@ func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (sta
 	}
 	c.rpc.Served.Volume = &v.Served
 	next, status := do(sid, key)
-	if status != state.OK {
+	if status != nfs4.OK {
 		return nil, errorOf(status)
 	}
-	c.stateid = nfs4.Stateid(next)
+	c.stateid = next
 	return &nfs4.StateidRes{Stateid: c.stateid}, nil
 }
 
@@ -81,8 +82,8 @@ func (c *compound) closeOp() (result, error) {
 			return nil, err
 		}
 	}
-	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
-		return state.Invalid, c.server.state.Close(c.on.client(), id, key)
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id nfs4.Stateid, key state.FileKey) (nfs4.Stateid, nfs4.Status) {
+		return nfs4.InvalidStateid(), c.server.state.Close(c.on.client(), id, key)
 	})
 }
 
@@ -92,7 +93,7 @@ func (c *compound) openDowngrade(args *nfs4.OpenDowngradeArgs) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id nfs4.Stateid, key state.FileKey) (nfs4.Stateid, nfs4.Status) {
 		return c.server.state.Downgrade(c.on.client(), id, key, access, deny)
 	})
 }
@@ -110,7 +111,7 @@ func (c *compound) freeStateid(args *nfs4.FreeStateidArgs) (result, error) {
 func (c *compound) testStateid(args *nfs4.TestStateidArgs) (result, error) {
 	res := &nfs4.TestStateidRes{}
 	for _, id := range args.Stateids {
-		res.Statuses = append(res.Statuses, statusOfState(c.server.state.TestStateid(c.on.client(), state.Stateid(id))))
+		res.Statuses = append(res.Statuses, c.server.state.TestStateid(c.on.client(), id))
 	}
 	return res, nil
 }

@@ -81,7 +81,6 @@ type logHead struct {
 	Server []byte `json:"server"`           // Server.identity
 	Kernel []byte `json:"kernel,omitempty"` // stateLog.kernel; a handover has none
 	Run    string `json:"run"`              // the writer's
-	Number []byte `json:"number,omitempty"` // of format 2
 }
 
 // newStateLog makes the directory. Several servers can have one.
@@ -127,7 +126,6 @@ func (s *Server) readLog(dir *statedir.Dir, name string, most int64, kernel []by
 	if !ok || json.Unmarshal(first, &head) != nil {
 		return nil, errNoLog
 	}
-	s.fromFormat2(&head)
 	switch {
 	case head.Format != logFormat:
 		return nil, fmt.Errorf("it has the format %d, and this podnas knows %d", head.Format, logFormat)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
@@ -86,9 +87,9 @@ func (l *life) openFrom(s *nfsv41.Server, client, address, name string) {
 	request.Slot.Done(nil, false)
 }
 
-func (l *life) ok(e state.Error) {
+func (l *life) ok(e nfs4.Status) {
 	l.t.Helper()
-	if e != state.OK {
+	if e != nfs4.OK {
 		l.t.Fatal(e)
 	}
 }
@@ -157,7 +158,7 @@ func TestStateLog(t *testing.T) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
 		{"another list of clients", func(l *life, s *nfsv41.Server) {
-			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Tracking, entries(l)[0])), s.Track(state.TrackedClient{ClientID: 1, Owner: "x"})))
+			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Tracking, entries(l)[0])), s.Track(state.TrackedClient{ClientID: 1, Owner: "x", Lease: 1})))
 		}, true, "clients go on"},
 		{"a log of another disk", func(l *life, _ *nfsv41.Server) {
 			l.cfg.Key = locate.NewKey([]byte("another key"))

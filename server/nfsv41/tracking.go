@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,14 +31,14 @@ const trackingFileMax = 16 << 10
 // trackingFile is what a file says.
 type trackingFile struct {
 	Owner    []byte        `json:"owner"`             // co_ownerid
-	Address  string        `json:"address,omitempty"` // state.TrackedClient has these three, and may lack them
+	Address  string        `json:"address,omitempty"` // empty: not known, see state.TrackedClient
 	Verifier []byte        `json:"verifier,omitempty"`
-	Lease    time.Duration `json:"lease,omitempty"`
+	Lease    time.Duration `json:"lease"`
 }
 
 // stands reports whether what a file says holds for a client, too: it is waited for as long, and nowhere else.
 func (f *trackingFile) stands(e *state.TrackedClient) bool {
-	return string(f.Owner) == e.Owner && (f.Address == "" || f.Address == e.Address) && (f.Lease == 0 || f.Lease >= e.Lease)
+	return string(f.Owner) == e.Owner && (f.Address == "" || f.Address == e.Address) && f.Lease >= e.Lease
 }
 
 // openTracking makes the directory, and reads who had state when the server ended.
@@ -62,7 +61,7 @@ func (r *tracking) read() (had []state.TrackedClient, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if name == handoverFile || slices.Contains(filesOfFormat1, name) {
+		if name == handoverFile {
 			continue
 		}
 		if !strings.HasSuffix(name, trackingSuffix) { // half written
@@ -97,6 +96,9 @@ func (r *tracking) readEntry(name string) (state.TrackedClient, error) {
 	var file trackingFile
 	if err := json.Unmarshal(b, &file); err != nil {
 		return state.TrackedClient{}, err
+	}
+	if file.Lease <= 0 {
+		return state.TrackedClient{}, errors.New("it has no lease")
 	}
 	entry := state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: file.Lease}
 	copy(entry.Verifier[:], file.Verifier)
@@ -194,5 +196,5 @@ func byID(entries []state.TrackedClient) map[uint64]state.TrackedClient {
 
 // forgetHandover removes what the server before has left.
 func (r *tracking) forgetHandover() error {
-	return r.dir.Remove(append([]string{handoverFile}, filesOfFormat1...)...)
+	return r.dir.Remove(handoverFile)
 }

@@ -28,7 +28,7 @@ func TestTracking(t *testing.T) {
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
-	entries := []state.TrackedClient{{ClientID: 1, Owner: "node", Address: "10.0.0.1", Verifier: [8]byte{1, 7: 255}, Lease: 15 * time.Second}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
+	entries := []state.TrackedClient{{ClientID: 1, Owner: "node", Address: "10.0.0.1", Verifier: [8]byte{1, 7: 255}, Lease: 15 * time.Second}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../", Lease: 1}, {ClientID: 7, Owner: "", Lease: 1}}
 	for _, e := range append(entries, entries[0]) {
 		if err := r.Add(e); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, again := state.TrackedClient{ClientID: 1, Owner: "node"}, state.TrackedClient{ClientID: 2, Owner: "node", Address: "10.0.0.1", Lease: time.Second}
+	before, again := state.TrackedClient{ClientID: 1, Owner: "node", Lease: time.Minute}, state.TrackedClient{ClientID: 2, Owner: "node", Address: "10.0.0.1", Lease: time.Second}
 	elsewhere := state.TrackedClient{ClientID: 4, Owner: "moved", Address: "10.0.0.1", Lease: 30 * time.Second}
 	if err := errors.Join(r.Add(before), r.Add(elsewhere)); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	if err := r.Add(state.TrackedClient{ClientID: 3, Owner: "newcomer"}); !errors.Is(err, syscall.ENOSPC) {
+	if err := r.Add(state.TrackedClient{ClientID: 3, Owner: "newcomer", Lease: time.Second}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a newcomer: %v", err)
 	}
 	for _, e := range []state.TrackedClient{
@@ -93,7 +93,7 @@ func TestTrackingOnFullDisk(t *testing.T) {
 	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before, elsewhere)); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	again.Address, again.Lease = "", 0 // as before
+	again.Address, again.Lease = "", time.Minute // as before
 	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{again}) {
 		t.Errorf("%v, %v, want %v", had, err, again)
 	}
@@ -106,7 +106,7 @@ func TestTrackingAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := state.TrackedClient{ClientID: 1, Owner: strings.Repeat("node", 100)}
+	e := state.TrackedClient{ClientID: 1, Owner: strings.Repeat("node", 100), Lease: time.Second}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -127,12 +127,13 @@ func TestTrackingAtOnce(t *testing.T) {
 func TestDamagedTracking(t *testing.T) {
 	const good, bad = "0000000000000001.json", "0000000000000002.json"
 	outside := filepath.Join(t.TempDir(), "outside")
-	if err := os.WriteFile(outside, []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
+	if err := os.WriteFile(outside, []byte(`{"owner":"bm9kZQ==","lease":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, damage := range map[string]func(path string) error{
 		"half":      func(path string) error { return os.WriteFile(path, []byte(`{"owner":`), 0o600) },
 		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"no lease":  func(path string) error { return os.WriteFile(path, []byte(`{"owner":"bm9kZQ=="}`), 0o600) },
 		"zeros":     func(path string) error { return os.WriteFile(path, make([]byte, 30), 0o600) },
 		"too large": func(path string) error { return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
 		"folder":    func(path string) error { return os.MkdirAll(filepath.Join(path, "with", "something"), 0o700) },
@@ -141,7 +142,7 @@ func TestDamagedTracking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, good), []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, good), []byte(`{"owner":"bm9kZQ==","lease":1}`), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := damage(filepath.Join(dir, bad)); err != nil {
@@ -149,7 +150,7 @@ func TestDamagedTracking(t *testing.T) {
 			}
 			for range 2 {
 				_, had, err := nfsv41.OpenTracking(dir, nil, discard)
-				if err != nil || !reflect.DeepEqual(had, []state.TrackedClient{{ClientID: 1, Owner: "node"}}) {
+				if err != nil || !reflect.DeepEqual(had, []state.TrackedClient{{ClientID: 1, Owner: "node", Lease: 1}}) {
 					t.Fatalf("%v, %v", had, err)
 				}
 			}
@@ -200,7 +201,7 @@ func TestTrackingAsCaller(t *testing.T) {
 			done <- err
 			return
 		}
-		e := state.TrackedClient{ClientID: 1, Owner: "node"}
+		e := state.TrackedClient{ClientID: 1, Owner: "node", Lease: time.Second}
 		done <- errors.Join(r.Add(e), r.Remove(e))
 	}()
 	if err := <-done; err != nil {

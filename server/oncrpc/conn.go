@@ -26,8 +26,8 @@ const (
 	// them, or two replies if those are more. Four of 128 KiB in one write are faster than
 	// one, and than eight, which don't fit the processor's cache.
 	outMax = 512 << 10
-	// partMax is how many bytes of replies are written as one wait for the client, unless one reply has more.
-	partMax = 1 << 20
+	// partSize is how many bytes of replies a client reads in one wait for it.
+	partSize = 1 << 20
 	// outCalls is how many replies wait at most for those of calls that were woken together with theirs.
 	outCalls = 32
 	// lingerTimeout is how long an ended connection waits for the client to close its
@@ -63,7 +63,8 @@ type conn struct {
 	looks  sync.Mutex // held by the watchdog while it looks at the waits
 	reads  waits      // of the goroutine that reads
 	writes waits      // of the goroutine that has set writing, for each part of a batch
-	batch  waits      // the same for all of a batch that has several
+	batch  waits      // the same for all of a batch
+	part   int        // of a batch, being written by the goroutine that has set writing
 
 	gone    atomic.Bool            // the client reads no more replies
 	ahead   atomic.Int32           // goroutines that wait for a permit
@@ -101,6 +102,7 @@ func newConn(s *Server, on *socket.Conn) *conn {
 		closed:   make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	c.Wrote = c.wrote
 	c.in = newInput(on, &s.inputs, c.beforeRead)
 	c.check = time.AfterFunc(time.Hour, c.checkReader)
 	c.check.Stop() // until a call may block
@@ -384,35 +386,25 @@ func (c *conn) write(batch []*Call, asks [][]byte) error {
 	return err
 }
 
-// writeNow writes a batch part by part, so that a client that reads slowly, but all the time, is not taken for one that
-// reads nothing.
+// writeNow writes a batch.
 func (c *conn) writeNow(batch []*Call, asks [][]byte) error {
 	c.pieces = append(c.pieces[:0], asks...)
 	for _, call := range batch {
 		c.pieces = append(c.pieces, call.Reply)
 	}
+	c.part = 0
+	c.batch.begin(waitWrite)
+	defer c.batch.end()
+	c.writes.begin(waitWrite)
 	defer c.writes.end()
-	n := partOf(c.pieces)
-	if n < len(c.pieces) {
-		c.batch.begin(waitWrite)
-		defer c.batch.end()
-	}
-	for rest := c.pieces; ; n = partOf(rest) {
-		c.writes.begin(waitWrite)
-		if err := c.WriteAll(rest[:n]); err != nil || n == len(rest) {
-			clear(rest[n:])
-			return err
-		}
-		rest = rest[n:]
-	}
+	return c.WriteAll(c.pieces)
 }
 
-// partOf returns how many pieces, at least one, are written as one wait for the client.
-func partOf(pieces [][]byte) (n int) {
-	for size := 0; n < len(pieces); n++ {
-		if size += len(pieces[n]); size > partMax && n > 0 {
-			break
-		}
+// wrote is told that n bytes of a batch are written. Each part is a wait of its own, so that a client that reads slowly,
+// but all the time, is not taken for one that reads nothing.
+func (c *conn) wrote(n int) {
+	if part := n / partSize; part > c.part {
+		c.part = part
+		c.writes.begin(waitWrite)
 	}
-	return n
 }

@@ -55,7 +55,7 @@ func TestAppliance(t *testing.T) {
 		{"podnas is downgraded under mounted volumes", downgradeMounted, notInShort},
 		{"a node without mount.nfs", noHelper, notInShort},
 		{"who calls by version 3", identity, notInShort},
-		{"podnas is downgraded to version 3 alone", downgrade, notInShort},
+		{"podnas is downgraded", downgrade, notInShort},
 		{"a claim with a quota", quota, always},
 		{"who calls", identity, always},
 		{"a full claim", fill, always},
@@ -82,7 +82,7 @@ func TestAppliance(t *testing.T) {
 // install is the previous version, which the upgrade finds.
 func install(t *testing.T) {
 	kubectl(t, "apply", "-f", "disk.yaml")
-	kubectl(t, "apply", "-f", previous("previous"))
+	kubectl(t, "apply", "-f", previous())
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=180s")
 	servesThrough(t, "native")
@@ -121,8 +121,8 @@ func writeAndRead(t *testing.T) {
 			t.Errorf("in pod %s the file has %d lines, want at least 5", pod, len(got))
 		}
 	}
-	if mounts := kubectl(t, "exec", "writer", "--", "cat", "/proc/mounts"); !regexp.MustCompile(` /shared nfs .*vers=3.*proto=tcp`).MatchString(mounts) {
-		t.Errorf("/shared is no NFSv3 mount over TCP:\n%s", mounts)
+	if mounts := kubectl(t, "exec", "writer", "--", "cat", "/proc/mounts"); !regexp.MustCompile(` /shared nfs4 .*vers=4\.2.*proto=tcp`).MatchString(mounts) {
+		t.Errorf("/shared is no mount of version 4.2 over TCP:\n%s", mounts)
 	}
 }
 
@@ -410,8 +410,7 @@ func smallClaim(t *testing.T) {
 	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=300s")
 }
 
-// smallOfVersion3 is the claim and the pod of small.yaml, with a volume that mounts with version 3: the
-// step downgrade goes back to a podnas that has no other.
+// smallOfVersion3 is the claim and the pod of small.yaml, with a volume that mounts with version 3.
 func smallOfVersion3(t *testing.T) {
 	t.Helper()
 	kubectl(t, "apply", "-f", deploy+"examples/nfs3/storageclass.yaml")

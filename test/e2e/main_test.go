@@ -153,8 +153,7 @@ func (n *node) start() error {
 	if several() {
 		memory = "1800"
 	} else {
-		previous := os.Getenv("E2E_PREVIOUS")
-		images = append(images, filepath.Join(previous, "podnas-previous.tar"), filepath.Join(previous, "podnas-previous-nfs4.tar"))
+		images = append(images, filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous.tar"))
 	}
 	if restic := os.Getenv("E2E_RESTIC"); restic != "" {
 		images = append(images, restic)

@@ -1,17 +1,13 @@
 #!/bin/bash
-# previous.sh: make what the end-to-end test upgrades from: two earlier versions of podnas, of
-# this repository's own history. One is an early one, with NFSv3 alone. The other serves version
-# 4.1 and hands over what clients have open and locked, so that a restart from it and to it is
-# what is tested. The manifest and the image of each go into a folder.
+# previous.sh: make what the end-to-end test upgrades from: an earlier version of podnas, of
+# this repository's own history. Its manifest and its image go into a folder.
 #
-# usage: previous.sh FOLDER     (previous.yaml, podnas-previous.tar, previous-nfs4.yaml,
-#                               podnas-previous-nfs4.tar)
+# usage: previous.sh FOLDER     (previous.yaml, podnas-previous.tar)
 #
-# Environment: PODNAS_PREVIOUS       another commit for the first; "none" takes the present code
-#              PODNAS_PREVIOUS_NFS4  the same for the second
+# Environment: PODNAS_PREVIOUS  another commit; "none" takes the present code
 #
-# A clone without history, or a tree without git, lacks the commits. Then the present code
-# takes their place, which is said on standard error: a weaker test, of the replacing alone.
+# A clone without history, or a tree without git, lacks the commit. Then the present code
+# takes its place, which is said on standard error: a weaker test, of the replacing alone.
 # Where the variable CI is set that is an error.
 set -euo pipefail
 out=$(realpath "$1")
@@ -37,9 +33,7 @@ version() { # $1: its name and its image's tag, $2: the commit
 	[ "$(grep -c "image: ghcr.io/podnas/podnas:$1\$" "$out/$1.yaml")" = 1 ] ||
 		{ echo "previous.sh: the manifest of $2 does not have one image of podnas" >&2; exit 1; }
 }
-# The oldest commit that counts as a version until there is a release: the native engine by
-# default, StorageClass parameters, quotas on any disk, and the docs that promise them to users.
-version previous "${PODNAS_PREVIOUS:-36805d0418befa906156449b89b7778e38fffc21}"
-# The first one in which all of version 4.1 is served, and handed over. Neither knows files by an index:
-# what they find is by the kernel's handles.
-version previous-nfs4 "${PODNAS_PREVIOUS_NFS4:-f86d78c1d53548a528803534009a17ce6b668ce9}"
+# The oldest commit that counts as a version until there is a release: the first one whose files on the disk
+# have the formats of this version. Its records have checksums and the form of handles, and what clients have open
+# and locked is handed over with their leases.
+version previous "${PODNAS_PREVIOUS:-0176ea098ae243de08f41395b33ce6841771c22a}"

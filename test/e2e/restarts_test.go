@@ -134,16 +134,18 @@ func (l lockers) restarts(t *testing.T) {
 	tookOver(t)
 }
 
-// versions replaces podnas by an earlier version, and that by the present one. The earlier one knows
-// the kernel's handles alone, so the present one must have given out no others.
+// versions replaces podnas by the previous version, and that by the present one. Each goes on with what the other
+// has left.
 func (l lockers) versions(t *testing.T) {
 	l.measure(t, "a downgrade", func() {
-		replacePodnas(t, func() { kubectl(t, "apply", "-f", previous("previous-nfs4")) })
-		if got := imageOf(t); !strings.HasSuffix(got, ":previous-nfs4") {
-			t.Fatalf("podnas has the image %s, want previous-nfs4", got)
+		replacePodnas(t, func() { kubectl(t, "apply", "-f", previous()) })
+		if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
+			t.Fatalf("podnas has the image %s, want the previous one", got)
 		}
 	})
+	tookOver(t)
 	l.measure(t, "an upgrade", func() { toIndex(t) })
+	tookOver(t)
 }
 
 // tookOver checks that podnas goes on with what the one before it has left.

@@ -10,8 +10,7 @@
 #                            one that "make image-xfs" leaves there)
 #              SHORT=1       what each change runs: without the steps that take long, and without three nodes
 #              NODES=1       TestNodeDies and TestTakesOver alone, on three nodes; RUN=TestTakesOver one of them
-#              PODNAS_PREVIOUS, PODNAS_PREVIOUS_NFS4  the commits to upgrade from (default:
-#                            see previous.sh)
+#              PODNAS_PREVIOUS  the commit to upgrade from (default: see previous.sh)
 #              PODNAS_PAGE   a file to save the status page in, as it is in the pod
 #              PODNAS_LOGS   an absolute path of a folder for all logs (default:
 #                            a temporary one, kept only if the test fails)
@@ -54,7 +53,7 @@ trap 'rm -rf "$work"' EXIT
 (cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
 mkdir "$work/previous"
 if [ -z "${NODES:-}" ]; then
-	step "the versions to upgrade from"
+	step "the version to upgrade from"
 	"$here/previous.sh" "$work/previous"
 fi
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// previous is the manifest of a version to upgrade from: previous.sh has their names.
-func previous(name string) string { return filepath.Join(os.Getenv("E2E_PREVIOUS"), name+".yaml") }
+// previous is the manifest of the version to upgrade from, which previous.sh makes.
+func previous() string { return filepath.Join(os.Getenv("E2E_PREVIOUS"), "previous.yaml") }
 
 // upgrade applies the present manifest over the previous version's, as a user does: the
 // StatefulSet replaces the pod, what is mounted stays mounted, nothing is lost, and the
@@ -64,34 +63,21 @@ func finds(t *testing.T, how string) {
 	}
 }
 
-// downgradeMounted goes back to a version that knows the kernel's handles alone and has no NFSv4.2, and forth again,
-// under volumes that are mounted and locked. Those have the kernel's handles: a version without an index has made
-// them, or this one with deploy/overlays/handles; and they mount with 4.1: docs/upgrading.md. They keep that after
-// the upgrade, and new ones get 4.2.
+// downgradeMounted goes back to the previous version, and forth again, under volumes that are mounted and locked.
 func downgradeMounted(t *testing.T) {
-	toKernelHandles(t)
-	mountAnew(t, func() {})
-	kubectl(t, "apply", "-f", class41)
-	l := startLockers(t, "podnas-nfs41")
-	options := boundVolume(t, "locked").Spec.MountOptions
+	l := startLockers(t, "podnas")
 	l.versions(t)
-	if got := boundVolume(t, "locked").Spec.MountOptions; !slices.Equal(got, options) || !slices.Contains(got, "nfsvers=4.1") {
-		t.Errorf("mount options were %q, and are %q", options, got)
-	}
-	nodeHasBoth(t, "podnas", "nfsvers=4.2")
 	keptIsWhole(t)
 	l.stop(t)
 	l.remove(t)
-	kubectl(t, "delete", "-f", class41)
 }
 
-// downgrade goes back to the previous version, which has NFSv3 alone and knows no index, while no volume
-// is mounted. It serves what the present one has made, and makes and deletes volumes. The step with
-// a quota goes forth again.
+// downgrade goes back to the previous version while no volume is mounted. It serves what the present one has made, and
+// makes and deletes volumes. The step with a quota goes forth again.
 func downgrade(t *testing.T) {
 	kubectl(t, "delete", "pod", "small", "--timeout=180s")
 	mountAnew(t, func() {
-		kubectl(t, "apply", "-f", previous("previous"))
+		kubectl(t, "apply", "-f", previous())
 		kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	})
 	if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
@@ -188,8 +174,7 @@ func imageOf(t *testing.T) string {
 // records returns the identity and the records of the volumes on podnas's disk.
 func records(t *testing.T) string {
 	t.Helper()
-	// A volume from before there were limits of inodes gets one, and files from before there were checksums get
-	// them when they are written, with their fields in another order. One from before handles had a form gets that.
+	// A version may add what a volume lacks.
 	return kubectl(t, "exec", "disk", "--", "sh", "-c", `cd /disk/.podnas && cat instance.json volumes/*.json |
 		grep -v '"\(inodes\|handles\|checksum\|disk\|stateDir\)":' | sed 's/,$//' | sort`)
 }

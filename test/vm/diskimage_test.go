@@ -34,7 +34,7 @@ func newImageAppliance(t *testing.T, disk, size string) *imageAppliance {
 		}
 	})
 	a := &imageAppliance{
-		appliance: newAppliance(t, settings{root: root, quota: "xfs"}),
+		appliance: newAppliance(t, settings{root: root, quota: "kernel"}),
 		image:     filepath.Join(disk, "podnas.img"),
 	}
 	a.args = append(a.args, "--disk-image", "")

@@ -101,7 +101,7 @@ func TestQuotaRefused(t *testing.T) {
 		{"XFS without prjquota", without},
 	} {
 		t.Run(disk.name, func(t *testing.T) {
-			a := newAppliance(t, settings{root: disk.root, quota: "xfs"})
+			a := newAppliance(t, settings{root: disk.root, quota: "kernel"})
 			a.launch()
 			if err := a.wait(); err == nil {
 				t.Error("podnas ended well, want an error")

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -11,39 +12,39 @@ import (
 // and what is of a volume that has ended, is released by the call.
 func TestAbandoned(t *testing.T) {
 	for name, tt := range map[string]struct {
-		do        func(w *world, a, b *node, id state.Stateid)
+		do        func(w *world, a, b *node, id nfs4.Stateid)
 		abandoned bool
 		deny      state.Access
 	}{
-		"evicted": {func(w *world, a, _ *node, _ state.Stateid) { w.want(w.Evict(a.c.ID()), state.OK) }, true, 0},
-		"another opens": {func(w *world, _, b *node, _ state.Stateid) {
+		"evicted": {func(w *world, a, _ *node, _ nfs4.Stateid) { w.want(w.Evict(a.c.ID()), nfs4.OK) }, true, 0},
+		"another opens": {func(w *world, _, b *node, _ nfs4.Stateid) {
 			w.pass(lease + 1)
 			_, e := b.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			_, e = b.open("x", 1, state.Write, 0)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		}, true, state.Write},
-		"another locks": {func(w *world, a, b *node, id state.Stateid) {
+		"another locks": {func(w *world, a, b *node, id nfs4.Stateid) {
 			_, _, e := a.lock(id, "l", 1, true, 0, 1)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			own, e := b.open("x", 1, state.Read, 0)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.pass(lease + 1)
 			_, e = b.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			_, _, e = b.lock(own, "l", 1, false, 0, 1)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		}, true, 0},
-		"it starts again": {func(w *world, _, _ *node, _ state.Stateid) { w.ready("a", 2) }, true, 0},
-		"it is silent for too long": {func(w *world, _, b *node, _ state.Stateid) {
+		"it starts again": {func(w *world, _, _ *node, _ nfs4.Stateid) { w.ready("a", 2) }, true, 0},
+		"it is silent for too long": {func(w *world, _, b *node, _ nfs4.Stateid) {
 			w.pass(25 * time.Hour)
 			_, e := b.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.Expire()
 		}, true, 0},
-		"it closes":       {func(w *world, a, _ *node, id state.Stateid) { w.want(w.Close(a.c, id, file1(1)), state.OK) }, false, 0},
-		"the volume ends": {func(w *world, _, _ *node, _ state.Stateid) { w.ForgetVolume(file1(1).Volume) }, false, 0},
-		"the server ends": {func(w *world, _, _ *node, _ state.Stateid) { w.Stop() }, false, 0},
+		"it closes":       {func(w *world, a, _ *node, id nfs4.Stateid) { w.want(w.Close(a.c, id, file1(1)), nfs4.OK) }, false, 0},
+		"the volume ends": {func(w *world, _, _ *node, _ nfs4.Stateid) { w.ForgetVolume(file1(1).Volume) }, false, 0},
+		"the server ends": {func(w *world, _, _ *node, _ nfs4.Stateid) { w.Stop() }, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, state.Limits{}).unlogged()
@@ -54,7 +55,7 @@ func TestAbandoned(t *testing.T) {
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			h := newHeld(t)
 			id, _, e := w.Open(a.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Deny: tt.deny, Descriptor: h})
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			tt.do(w, a, b, id)
 			if name != "the server ends" {
 				w.ok()

@@ -1,5 +1,7 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // ExchangeIDArgs are the arguments of EXCHANGE_ID.
 type ExchangeIDArgs struct {
 	Owner     []byte
@@ -91,7 +93,7 @@ type SequenceArgs struct {
 }
 
 // SequenceResult is the result of SEQUENCE. With OK there is either a Slot, for which
-// Done must be called, or a Reply that was cached. With ErrRetryUncachedRep the rest
+// Done must be called, or a Reply that was cached. With nfs4.ErrRetryUncachedRep the rest
 // is valid as well: SEQUENCE succeeds, and it is the operation after it that gets the
 // error; a COMPOUND that is SEQUENCE alone succeeds.
 type SequenceResult struct {
@@ -137,7 +139,7 @@ func (a *OpenArgs) does() Access {
 // LockArgs are the arguments of Lock.
 type LockArgs struct {
 	// Stateid is of the open if NewOwner, or else of the lock owner.
-	Stateid  Stateid
+	Stateid  nfs4.Stateid
 	NewOwner bool
 	Owner    []byte // with NewOwner
 	File     FileKey

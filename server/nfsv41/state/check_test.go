@@ -41,7 +41,7 @@ func (s *State) Verify() error {
 			home.holders++
 			holders++
 		}
-		if s.sessions.list[c.index] != c || (c.places[0] == nil) != c.confirmed {
+		if s.sessions.list[c.index] != c || (c.listed[0] == nil) != c.confirmed {
 			return fmt.Errorf("client %x is not in the lists", id)
 		}
 		for o := c.opens; o != nil; o = o.nextOfClient {

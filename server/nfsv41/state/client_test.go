@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -17,7 +18,7 @@ func TestExchangeIDCases(t *testing.T) {
 	confirmed := func(w *world) { w.ready("o", 1) }
 	sessionless := func(w *world) {
 		n := w.ready("o", 1)
-		w.want(w.DestroySession(n.session, n.conn, nil), state.OK)
+		w.want(w.DestroySession(n.session, n.conn, nil), nfs4.OK)
 	}
 	holding := func(w *world) { w.ready("o", 1).mustOpen("x", 1) }
 	unconfirmed := func(w *world) { w.exchange("o", 1) }
@@ -27,30 +28,30 @@ func TestExchangeIDCases(t *testing.T) {
 		verifier  uint64
 		principal state.Principal
 		update    bool
-		want      state.Error
+		want      nfs4.Status
 		confirmed bool // of the result
 		keeps     bool // the record from before
 	}{
-		{"1 new owner", none, 1, root, false, state.OK, false, false},
-		{"2 known", confirmed, 1, root, false, state.OK, true, true},
-		{"3 collision, without state", sessionless, 1, other, false, state.OK, false, false},
-		{"3 collision, with a session", confirmed, 1, other, false, state.ErrClidInUse, false, true},
-		{"3 collision, with a session, restarted", confirmed, 2, other, false, state.ErrClidInUse, false, true},
-		{"3 collision, with state", holding, 1, other, false, state.ErrClidInUse, false, true},
-		{"3 collision, with state, restarted", holding, 2, other, false, state.ErrClidInUse, false, true},
+		{"1 new owner", none, 1, root, false, nfs4.OK, false, false},
+		{"2 known", confirmed, 1, root, false, nfs4.OK, true, true},
+		{"3 collision, without state", sessionless, 1, other, false, nfs4.OK, false, false},
+		{"3 collision, with a session", confirmed, 1, other, false, nfs4.ErrClidInUse, false, true},
+		{"3 collision, with a session, restarted", confirmed, 2, other, false, nfs4.ErrClidInUse, false, true},
+		{"3 collision, with state", holding, 1, other, false, nfs4.ErrClidInUse, false, true},
+		{"3 collision, with state, restarted", holding, 2, other, false, nfs4.ErrClidInUse, false, true},
 		{
 			"3 collision, lease over",
-			func(w *world) { holding(w); w.pass(lease + 1) }, 1, other, false, state.OK, false, false,
+			func(w *world) { holding(w); w.pass(lease + 1) }, 1, other, false, nfs4.OK, false, false,
 		},
-		{"4 unconfirmed", unconfirmed, 1, root, false, state.OK, false, false},
-		{"4 unconfirmed, other verifier", unconfirmed, 2, root, false, state.OK, false, false},
-		{"4 unconfirmed, other principal", unconfirmed, 1, other, false, state.OK, false, false},
-		{"5 restart", holding, 2, root, false, state.OK, false, true},
-		{"6 update", holding, 1, root, true, state.OK, true, true},
-		{"7 update of none", none, 1, root, true, state.ErrNoEnt, false, false},
-		{"7 update of unconfirmed", unconfirmed, 1, root, true, state.ErrNoEnt, false, true},
-		{"8 update by another verifier", holding, 2, root, true, state.ErrNotSame, false, true},
-		{"9 update by another principal", holding, 1, other, true, state.ErrPerm, false, true},
+		{"4 unconfirmed", unconfirmed, 1, root, false, nfs4.OK, false, false},
+		{"4 unconfirmed, other verifier", unconfirmed, 2, root, false, nfs4.OK, false, false},
+		{"4 unconfirmed, other principal", unconfirmed, 1, other, false, nfs4.OK, false, false},
+		{"5 restart", holding, 2, root, false, nfs4.OK, false, true},
+		{"6 update", holding, 1, root, true, nfs4.OK, true, true},
+		{"7 update of none", none, 1, root, true, nfs4.ErrNoEnt, false, false},
+		{"7 update of unconfirmed", unconfirmed, 1, root, true, nfs4.ErrNoEnt, false, true},
+		{"8 update by another verifier", holding, 2, root, true, nfs4.ErrNotSame, false, true},
+		{"9 update by another principal", holding, 1, other, true, nfs4.ErrPerm, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, state.Limits{})
@@ -70,7 +71,7 @@ func TestExchangeIDCases(t *testing.T) {
 			if kept := w.Client(old) != nil; kept != c.keeps {
 				t.Errorf("the record from before is kept: %t", kept)
 			}
-			if e == state.OK && w.Client(r.ClientID) == nil {
+			if e == nfs4.OK && w.Client(r.ClientID) == nil {
 				t.Error("the client ID is unknown")
 			}
 		})
@@ -83,14 +84,14 @@ func TestRestartedClient(t *testing.T) {
 	old := w.ready("o", 1)
 	h := newHeld(t)
 	_, _, e := w.Open(old.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Descriptor: h})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = w.exchange("o", 2)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if h.users.Load() != 2 { // to read, and to write
 		t.Fatal("EXCHANGE_ID alone ended the open")
 	}
 	_, e = old.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	n := w.join("o", 2)
 	w.ok()
 	if h.users.Load() != 0 || w.Counts().Opens != 0 {
@@ -100,11 +101,11 @@ func TestRestartedClient(t *testing.T) {
 		t.Errorf("the client tracking is %v", w.tracking.list)
 	}
 	_, e = old.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	_, e = w.CreateSession(old.create)
-	w.want(e, state.ErrStaleClientID)
+	w.want(e, nfs4.ErrStaleClientID)
 	_, _, e = w.Open(old.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both})
-	w.want(e, state.ErrDeadSession) // of a request that was being processed
+	w.want(e, nfs4.ErrDeadSession) // of a request that was being processed
 	if w.saw(state.ClientReturned) != 1 || w.saw(state.ClientCame) != 1 || n.c.ID() == old.c.ID() || n.c.Owner() != "o" {
 		t.Errorf("events are %+v", w.events)
 	}
@@ -151,37 +152,37 @@ func TestClientLimits(t *testing.T) {
 	idle := w.ready("idle", 1)
 	for i := range 1000 { // that never come back
 		_, e := w.exchange(fmt.Sprint(i), 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 	}
 	_, e := idle.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	for i := range 22 {
 		w.ready(fmt.Sprint("live", i), 1)
 	}
 	_, e = w.exchange("one more", 1)
-	w.want(e, state.ErrDelay) // the rest is for other addresses
-	w.ready("idle", 2)        // one that starts again needs no room
+	w.want(e, nfs4.ErrDelay) // the rest is for other addresses
+	w.ready("idle", 2)       // one that starts again needs no room
 	w.ok()
 	for address := range 10 {
 		_, e = w.exchangeFrom(fmt.Sprintf("10.0.1.%d:700", address), fmt.Sprint("other", address), 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 	}
 	w.pass(lease + 1)
 	for range 1000 {
 		_, e = w.exchange("one more", 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 	}
 	_, e = keeper.renew()
-	w.want(e, state.OK) // it held something
+	w.want(e, nfs4.OK) // it held something
 	w.ok()
 
 	_, e = w.exchange(strings.Repeat("x", state.OwnerMax+1), 1)
-	w.want(e, state.ErrInval)
+	w.want(e, nfs4.ErrInval)
 	_, e = w.exchange("", 1)
-	w.want(e, state.ErrInval)
+	w.want(e, nfs4.ErrInval)
 }
 
 // A node that comes anew gets in while all others are silent, though each holds something: who
@@ -194,20 +195,20 @@ func TestSilentHoldersMakeRoom(t *testing.T) {
 	most.mustOpen("x", 2)
 	w.ready("some", 1).mustOpen("x", 3)
 	_, e := w.exchange("new", 1)
-	w.want(e, state.ErrDelay)
+	w.want(e, nfs4.ErrDelay)
 	w.pass(lease + 1)
 	w.ready("new", 1)
 	w.ok()
 	_, e = most.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	_, e = least.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 }
 
 func TestUnconfirmedClientsGo(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	_, e := w.exchange("o", 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.pass(lease + 1)
 	w.Expire()
 	w.ok()
@@ -220,13 +221,13 @@ func TestDestroyClientID(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n := w.ready("o", 1)
 	id := n.mustOpen("x", 1)
-	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), state.ErrClientIDBusy)
-	w.want(w.DestroyClientID(n.c.ID(), state.Principal{}, newConn(home)), state.ErrWrongCred)
-	w.want(w.DestroyClientID(n.c.ID()+1, root, newConn(home)), state.ErrStaleClientID)
-	w.want(w.Close(n.c, id, file1(1)), state.OK)
-	w.want(w.DestroySession(n.session, n.conn, nil), state.OK)
-	w.want(w.DestroySession(n.session, n.conn, nil), state.ErrBadSession)
-	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), state.OK)
+	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), nfs4.ErrClientIDBusy)
+	w.want(w.DestroyClientID(n.c.ID(), state.Principal{}, newConn(home)), nfs4.ErrWrongCred)
+	w.want(w.DestroyClientID(n.c.ID()+1, root, newConn(home)), nfs4.ErrStaleClientID)
+	w.want(w.Close(n.c, id, file1(1)), nfs4.OK)
+	w.want(w.DestroySession(n.session, n.conn, nil), nfs4.OK)
+	w.want(w.DestroySession(n.session, n.conn, nil), nfs4.ErrBadSession)
+	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), nfs4.OK)
 	w.ok()
 	if len(w.tracking.list) != 0 || w.saw(state.ClientLeft) != 1 {
 		t.Errorf("client tracking %v, events %+v", w.tracking.list, w.events)
@@ -239,33 +240,33 @@ func TestEvict(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n, other := w.ready("o", 1), w.ready("other", 1)
 	_, e := n.open("x", 1, state.Both, state.Both)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	other.mustOpen("x", 2)
 
 	w.tracking.err = errors.New("disk")
-	w.want(w.Evict(n.c.ID()), state.ErrDelay)
+	w.want(w.Evict(n.c.ID()), nfs4.ErrDelay)
 	w.tracking.err = nil
 	_, e = other.open("x", 1, state.Read, 0)
-	w.want(e, state.ErrShareDenied)
+	w.want(e, nfs4.ErrShareDenied)
 
 	w.tracking.before = func(add bool, e state.TrackedClient) {
 		if add {
 			return
 		}
 		_, err := other.open("x", 1, state.Read, 0)
-		w.want(err, state.ErrShareDenied)
+		w.want(err, nfs4.ErrShareDenied)
 		_, err = n.renew()
-		w.want(err, state.ErrDelay)
+		w.want(err, nfs4.ErrDelay)
 		_, err = n.open("x", 3, state.Read, 0)
-		w.want(err, state.ErrDelay)
-		w.want(w.Evict(n.c.ID()), state.ErrDelay)
+		w.want(err, nfs4.ErrDelay)
+		w.want(w.Evict(n.c.ID()), nfs4.ErrDelay)
 	}
-	w.want(w.Evict(n.c.ID()), state.OK)
+	w.want(w.Evict(n.c.ID()), nfs4.OK)
 	w.tracking.before = nil
 	w.ok()
 	_, e = other.open("x", 1, state.Read, 0)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = n.renew()
-	w.want(e, state.ErrBadSession)
-	w.want(w.Evict(n.c.ID()), state.ErrStaleClientID)
+	w.want(e, nfs4.ErrBadSession)
+	w.want(w.Evict(n.c.ID()), nfs4.ErrStaleClientID)
 }

@@ -61,7 +61,7 @@ func (t *sessions) addClient(c *Client, home *address) {
 	t.list = append(t.list, c)
 	if !c.confirmed {
 		t.soon()
-		c.places = [2]*list.Element{t.unconfirmed.PushBack(c), home.unconfirmed.PushBack(c)}
+		c.listed = [2]*list.Element{t.unconfirmed.PushBack(c), home.unconfirmed.PushBack(c)}
 	}
 }
 
@@ -79,10 +79,10 @@ func (t *sessions) removeClient(c *Client) {
 
 // leaveUnconfirmed is for a client that is confirmed, or goes.
 func (t *sessions) leaveUnconfirmed(c *Client) {
-	if c.places[0] != nil {
-		t.unconfirmed.Remove(c.places[0])
-		c.home.unconfirmed.Remove(c.places[1])
-		c.places = [2]*list.Element{}
+	if c.listed[0] != nil {
+		t.unconfirmed.Remove(c.listed[0])
+		c.home.unconfirmed.Remove(c.listed[1])
+		c.listed = [2]*list.Element{}
 	}
 }
 

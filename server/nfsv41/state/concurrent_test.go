@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -98,7 +99,7 @@ func TestConcurrency(t *testing.T) {
 		t.Error("nobody got a lock")
 	}
 	for _, c := range s.Snapshot(0).Clients {
-		w.want(s.Evict(c.ID), state.OK)
+		w.want(s.Evict(c.ID), nfs4.OK)
 	}
 	if n := s.Counts(); n != (state.Counts{}) || len(tracking.list) != 0 {
 		t.Errorf("%+v is left, and the client tracking %v", n, tracking.list)
@@ -108,7 +109,7 @@ func TestConcurrency(t *testing.T) {
 // client is one incarnation of a client. It stops when it lost its state.
 func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, self int64) {
 	id, e := w.exchange(owner, v)
-	if e != state.OK {
+	if e != nfs4.OK {
 		return
 	}
 	conn := newConn(owner)
@@ -116,7 +117,7 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 	ses, e := w.CreateSession(state.CreateSessionArgs{
 		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel, BackChannel: true, Conn: conn,
 	})
-	if e != state.OK {
+	if e != nfs4.OK {
 		return
 	}
 	seq := uint32(0)
@@ -124,10 +125,10 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 	call := func(do func(c *state.Client)) bool {
 		seq++
 		got, e := w.Sequence(state.SequenceArgs{Session: ses.ID, Seq: seq, Ops: 3, Size: 100, Conn: conn})
-		if e == state.ErrDelay { // it is being evicted
+		if e == nfs4.ErrDelay { // it is being evicted
 			return false
 		}
-		if e != state.OK {
+		if e != nfs4.OK {
 			run.lost.Add(1)
 			return false
 		}
@@ -143,15 +144,15 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 		done := call(func(c *state.Client) {
 			args := state.OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: state.Both, Descriptor: newHeld(w.t)}
 			var reserved state.Reservation
-			if r.IntN(2) == 0 && w.Reserve(c, args, &reserved) == state.OK {
+			if r.IntN(2) == 0 && w.Reserve(c, args, &reserved) == nfs4.OK {
 				defer w.Unreserve(&reserved)
 				args.Reserved = &reserved
 			}
 			open, _, e := w.Open(c, args)
-			if e != state.OK {
+			if e != nfs4.OK {
 				return
 			}
-			if held, e := w.Check(c, open, f, state.Write); e == state.OK {
+			if held, e := w.Check(c, open, f, state.Write); e == nfs4.OK {
 				held.Release()
 			}
 			checked := f == file1(0)
@@ -161,10 +162,10 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 				defer run.locking.RUnlock()
 			}
 			lock, _, e := w.Lock(c, state.LockArgs{
-				Stateid: state.Stateid{Other: open.Other}, NewOwner: true, Owner: []byte{byte(r.IntN(2))}, File: f,
+				Stateid: nfs4.Stateid{Other: open.Other}, NewOwner: true, Owner: []byte{byte(r.IntN(2))}, File: f,
 				Write: true, Wait: true, Offset: uint64(offset), Length: 1,
 			})
-			if e != state.OK {
+			if e != nfs4.OK {
 				return
 			}
 			if checked {
@@ -174,9 +175,9 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 				}
 				run.holder[offset].CompareAndSwap(self, 0)
 			}
-			_, _ = w.Unlock(c, state.Stateid{Other: lock.Other}, f, 0, toEOF)
+			_, _ = w.Unlock(c, nfs4.Stateid{Other: lock.Other}, f, 0, toEOF)
 			if r.IntN(2) == 0 {
-				w.Close(c, state.Stateid{Other: open.Other}, f)
+				w.Close(c, nfs4.Stateid{Other: open.Other}, f)
 			}
 		})
 		if !done {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // dismissLocked removes the client from the client tracking, and then from here. It lets go of mu
@@ -18,12 +20,12 @@ import (
 // GRACE for its OPENs for ever.
 //
 // +checklocks:s.mu
-func (s *State) dismissLocked(c *Client, why EventKind) Error {
+func (s *State) dismissLocked(c *Client, why EventKind) nfs4.Status {
 	if c.gone {
-		return OK
+		return nfs4.OK
 	}
 	if c.leaving || c.changing > 0 {
-		return ErrDelay
+		return nfs4.ErrDelay
 	}
 	entries := s.trackedByLocked(c, why)
 	if len(entries) > 0 && s.cfg.Tracking != nil {
@@ -33,7 +35,7 @@ func (s *State) dismissLocked(c *Client, why EventKind) Error {
 		s.mu.Lock()
 		c.leaving = false
 		if err != nil {
-			return ErrDelay
+			return nfs4.ErrDelay
 		}
 	}
 	if !ownRestart(why) && s.grace.owners[c.owner] != nil {
@@ -41,7 +43,7 @@ func (s *State) dismissLocked(c *Client, why EventKind) Error {
 		s.grace.logGrace(record{Forgotten: []byte(c.owner)})
 	}
 	if c.gone { // one that was not confirmed has gone by another way meanwhile
-		return OK
+		return nfs4.OK
 	}
 	c.recorded = false
 	s.event(c.event(why))
@@ -49,7 +51,7 @@ func (s *State) dismissLocked(c *Client, why EventKind) Error {
 		s.unlock()
 		s.mu.Lock()
 	}
-	return OK
+	return nfs4.OK
 }
 
 // trackedByLocked are the entries that must go before c does: its own, and if it does
@@ -106,7 +108,7 @@ func (s *State) dropLocked(c *Client) {
 // recordLocked writes a client to the client tracking. It lets go of mu meanwhile.
 //
 // +checklocks:s.mu
-func (s *State) recordLocked(c *Client) Error {
+func (s *State) recordLocked(c *Client) nfs4.Status {
 	if s.cfg.Tracking != nil {
 		c.changing++
 		entry := c.tracked()
@@ -115,15 +117,15 @@ func (s *State) recordLocked(c *Client) Error {
 		s.mu.Lock()
 		c.changing--
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			return ErrNoSpc
+			return nfs4.ErrNoSpc
 		}
 		if err != nil {
-			return ErrServerFault
+			return nfs4.ErrServerFault
 		}
 	}
 	c.recorded = true
 	s.sessions.logClient(c)
-	return OK
+	return nfs4.OK
 }
 
 // makeRoomLocked removes a client, when there are too many for one more from an address: of those that
@@ -131,36 +133,36 @@ func (s *State) recordLocked(c *Client) Error {
 // is over, at first of those that hold nothing.
 //
 // +checklocks:s.mu
-func (s *State) makeRoomLocked(home *address) Error {
+func (s *State) makeRoomLocked(home *address) nfs4.Status {
 	waiting := &s.sessions.unconfirmed
 	if home.clients > s.cfg.Limits.Clients/8/(len(s.sessions.addresses)+1) {
 		waiting = &home.unconfirmed
 	}
 	if front := waiting.Front(); front != nil {
 		s.dropLocked(front.Value.(*Client)) //nolint:forcetypeassert // addClient has put it there
-		return OK
+		return nfs4.OK
 	}
 	for _, kind := range [...]int{silentIdle, silentHolding} {
 		if c := s.sessions.nextSilent(kind, nil); c != nil {
 			return s.dismissLocked(c, ClientExpired)
 		}
 	}
-	return ErrDelay
+	return nfs4.ErrDelay
 }
 
 // makeRoomForLocked dismisses a client whose lease is over, for what another wants to have more, if its own limits
 // let it. again means that mu was let go.
 //
 // +checklocks:s.mu
-func (s *State) makeRoomForLocked(c *Client, more usage) (again bool, e Error) {
+func (s *State) makeRoomForLocked(c *Client, more usage) (again bool, e nfs4.Status) {
 	l := &s.cfg.Limits
 	if c.usage.opens+more.opens > l.Opens || c.usage.locks+more.locks > l.Locks || c.usage.ownerBytes+more.ownerBytes > l.OwnerBytes {
-		return false, OK
+		return false, nfs4.OK
 	}
 	other := s.sessions.nextSilent(silentHolding, c)
 	if other == nil {
-		return false, OK
+		return false, nfs4.OK
 	}
 	e = s.dismissLocked(other, ClientExpired)
-	return e == OK, e
+	return e == nfs4.OK, e
 }

@@ -1,8 +1,8 @@
 // Package state is what an NFSv4.1 server remembers of its clients: client IDs,
 // sessions and their slots with cached replies, opens with share reservations,
-// byte-range locks, leases, and the grace period after a crash (RFC 8881). It knows
-// neither the wire nor files: a file is a key, an open file is a Descriptor, a connection
-// is a Conn, time comes from Config.Now.
+// byte-range locks, leases, and the grace period after a crash (RFC 8881). It answers
+// with the statuses of package nfs4, and knows no more of the wire. It knows no files: a file is a key, an open file is a Descriptor, a
+// connection is a Conn, time comes from Config.Now.
 //
 // A client's way through it: ExchangeID makes an unconfirmed record; CreateSession
 // confirms it, which ends the client's incarnation before, if that was at the same address or is silent (replace.go); Sequence takes a slot,

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -13,7 +14,7 @@ func TestEvictedGoesMeanwhile(t *testing.T) {
 	for name, goes := range map[string]func(w *world){
 		"it comes again": func(w *world) {
 			_, e := w.exchange("a", 3)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		},
 		"its time is over": func(w *world) {
 			w.pass(lease + time.Second)
@@ -26,7 +27,7 @@ func TestEvictedGoesMeanwhile(t *testing.T) {
 			w.ready("b", 1).mustOpen("x", 1)
 			w.crash()
 			id, e := w.exchange("a", 2) // it has not come so far as to reclaim
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.events = nil
 			once := true
 			w.tracking.before = func(bool, state.TrackedClient) {
@@ -35,7 +36,7 @@ func TestEvictedGoesMeanwhile(t *testing.T) {
 					goes(w)
 				}
 			}
-			if e := w.Evict(id.ClientID); e != state.OK && e != state.ErrDelay {
+			if e := w.Evict(id.ClientID); e != nfs4.OK && e != nfs4.ErrDelay {
 				t.Errorf("evict: %v", e)
 			}
 			w.ok()
@@ -45,7 +46,7 @@ func TestEvictedGoesMeanwhile(t *testing.T) {
 			// What it could have reclaimed is no longer on the disk.
 			a := w.join("a", 3)
 			_, _, e = w.Open(a.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Reclaim: true})
-			w.want(e, state.ErrNoGrace)
+			w.want(e, nfs4.ErrNoGrace)
 			w.ok()
 		})
 	}

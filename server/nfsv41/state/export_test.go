@@ -1,5 +1,7 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // What tests know beside what the server's other parts call: the checks of check_test.go and facts_test.go, and this.
 
 // Times and sizes that tests wait for, or go beyond.
@@ -38,7 +40,7 @@ func (s *State) MostSteps(do func()) int {
 }
 
 // ByStateid returns the open or the locks that have a stateid, and what OPEN may come again: no call says it of one open among several of an owner.
-func (s *State) ByStateid(id Stateid) (o OpenInfo, again [2]Access, locks []RangeRecord) {
+func (s *State) ByStateid(id nfs4.Stateid) (o OpenInfo, again [2]Access, locks []RangeRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if open := s.opens.byNumber[s.opens.number(&id)]; open != nil && s.opens.openID(open) == id {

@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+)
 
 // grace owns the time after a crash in which clients reclaim what they had, RFC 8881
 // section 8.4.2. The client tracking that it begins with stays on the disk until it ends,
@@ -75,20 +79,20 @@ func (g *grace) notMissing(owner string) {
 }
 
 // mayGrant says whether the client may get an open or a lock now.
-func (g *grace) mayGrant(c *Client, reclaim bool) Error {
+func (g *grace) mayGrant(c *Client, reclaim bool) nfs4.Status {
 	if reclaim {
 		w := g.owners[c.owner]
 		if !g.active || g.ending || c.complete || w == nil || w.done {
-			return ErrNoGrace
+			return nfs4.ErrNoGrace
 		}
-		return OK
+		return nfs4.OK
 	}
 	// RFC 8881 section 18.51.3: before its own RECLAIM_COMPLETE a client gets nothing
 	// new, though the grace period has long been over.
 	if g.active || !c.complete {
-		return ErrGrace
+		return nfs4.ErrGrace
 	}
-	return OK
+	return nfs4.OK
 }
 
 // entries returns by which entries an owner may still reclaim.

@@ -5,15 +5,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
-func (n *node) reclaim(owner string, f int) (state.Stateid, state.Error) {
+func (n *node) reclaim(owner string, f int) (nfs4.Stateid, nfs4.Status) {
 	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: state.Both, Reclaim: true})
 	return id, e
 }
 
-func (n *node) reclaimLock(open state.Stateid, f int, offset, length uint64) state.Error {
+func (n *node) reclaimLock(open nfs4.Stateid, f int, offset, length uint64) nfs4.Status {
 	_, _, e := n.w.Lock(n.c, state.LockArgs{
 		Stateid: open, NewOwner: true, Owner: []byte("l"), File: file1(f), Write: true,
 		Offset: offset, Length: length, Reclaim: true,
@@ -30,10 +31,10 @@ func TestNoGraceWithoutTracking(t *testing.T) {
 	}
 	n := w.join("a", 1)
 	_, e := n.open("x", 1, state.Read, 0)
-	w.want(e, state.ErrGrace) // before its own RECLAIM_COMPLETE
+	w.want(e, nfs4.ErrGrace) // before its own RECLAIM_COMPLETE
 	_, e = n.reclaim("x", 1)
-	w.want(e, state.ErrNoGrace)
-	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	w.want(e, nfs4.ErrNoGrace)
+	w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	n.mustOpen("x", 1)
 }
 
@@ -54,41 +55,41 @@ func TestGrace(t *testing.T) {
 	}
 	awaited("a", "b")
 	_, e := c.reclaim("x", 3)
-	w.want(e, state.ErrNoGrace) // it is not in the client tracking
-	w.want(w.ReclaimComplete(c.c, false), state.OK)
+	w.want(e, nfs4.ErrNoGrace) // it is not in the client tracking
+	w.want(w.ReclaimComplete(c.c, false), nfs4.OK)
 	_, e = c.open("x", 3, state.Read, 0)
-	w.want(e, state.ErrGrace)
-	w.want(w.CheckSpecial(state.Anonymous, file1(1), state.Write), state.ErrGrace)
-	w.want(w.CheckSpecial(state.Bypass, file1(1), state.Read), state.ErrGrace)
+	w.want(e, nfs4.ErrGrace)
+	w.want(w.CheckSpecial(nfs4.Stateid{}, file1(1), state.Write), nfs4.ErrGrace)
+	w.want(w.CheckSpecial(nfs4.BypassStateid(), file1(1), state.Read), nfs4.ErrGrace)
 	_, e = w.TestLock(c.c, nil, file1(1), true, 0, 1)
-	w.want(e, state.ErrGrace)
+	w.want(e, nfs4.ErrGrace)
 
 	ida, e := a.reclaim("x", 1)
-	w.want(e, state.OK)
-	w.want(a.reclaimLock(ida, 1, 0, 10), state.OK)
+	w.want(e, nfs4.OK)
+	w.want(a.reclaimLock(ida, 1, 0, 10), nfs4.OK)
 	_, _, e = a.lock(ida, "l", 1, true, 20, 1)
-	w.want(e, state.ErrGrace) // not a reclaim
+	w.want(e, nfs4.ErrGrace) // not a reclaim
 	idb, e := b.reclaim("x", 1)
-	w.want(e, state.OK)
-	w.want(b.reclaimLock(idb, 1, 5, 10), state.ErrReclaimConflict)
-	w.want(w.ReclaimComplete(a.c, true), state.OK) // of one file system: it ends nothing
+	w.want(e, nfs4.OK)
+	w.want(b.reclaimLock(idb, 1, 5, 10), nfs4.ErrReclaimConflict)
+	w.want(w.ReclaimComplete(a.c, true), nfs4.OK) // of one file system: it ends nothing
 	awaited("a", "b")
-	w.want(w.ReclaimComplete(a.c, false), state.OK)
-	w.want(w.ReclaimComplete(a.c, false), state.ErrCompleteAlready)
+	w.want(w.ReclaimComplete(a.c, false), nfs4.OK)
+	w.want(w.ReclaimComplete(a.c, false), nfs4.ErrCompleteAlready)
 	awaited("b")
 	_, e = a.reclaim("x", 2)
-	w.want(e, state.ErrNoGrace) // though b is still at it
-	w.want(a.reclaimLock(ida, 1, 30, 10), state.ErrNoGrace)
+	w.want(e, nfs4.ErrNoGrace) // though b is still at it
+	w.want(a.reclaimLock(ida, 1, 30, 10), nfs4.ErrNoGrace)
 	_, e = a.open("x", 2, state.Read, 0)
-	w.want(e, state.ErrGrace)
-	w.want(w.ReclaimComplete(b.c, false), state.OK)
+	w.want(e, nfs4.ErrGrace)
+	w.want(w.ReclaimComplete(b.c, false), nfs4.OK)
 	awaited()
 	if w.InGrace() || w.saw(state.GraceEnded) != 1 {
 		t.Fatal("all have reclaimed")
 	}
 	c.mustOpen("x", 3)
 	_, _, e = c.lock(c.mustOpen("x", 1), "l", 1, true, 9, 1)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	if got := w.tracking.owners(); !slices.Equal(got, []string{"a", "b", "c"}) || len(w.tracking.list) != 3 {
 		t.Errorf("the client tracking is %v", w.tracking.list)
 	}
@@ -125,8 +126,8 @@ func TestGraceEndsWithTime(t *testing.T) {
 	w.crash()
 	a := w.join("a", 1)
 	_, e := a.reclaim("x", 1)
-	w.want(e, state.OK)
-	w.want(w.ReclaimComplete(a.c, false), state.OK)
+	w.want(e, nfs4.OK)
+	w.want(w.ReclaimComplete(a.c, false), nfs4.OK)
 	w.pass(2*lease - 1)
 	w.Expire()
 	if !w.InGrace() {
@@ -134,7 +135,7 @@ func TestGraceEndsWithTime(t *testing.T) {
 	}
 	w.pass(1)
 	_, e = a.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.tracking.err = errors.New("disk")
 	w.Expire()
 	if !w.InGrace() {
@@ -144,7 +145,7 @@ func TestGraceEndsWithTime(t *testing.T) {
 	w.tracking.before = func(add bool, _ state.TrackedClient) {
 		if !add {
 			_, e := a.open("x", 2, state.Read, 0)
-			w.want(e, state.ErrGrace)
+			w.want(e, nfs4.ErrGrace)
 		}
 	}
 	w.Expire()
@@ -159,8 +160,8 @@ func TestGraceEndsWithTime(t *testing.T) {
 	}
 	late := w.join("late", 1)
 	_, e = late.reclaim("x", 1)
-	w.want(e, state.ErrNoGrace)
-	w.want(w.ReclaimComplete(late.c, false), state.OK)
+	w.want(e, nfs4.ErrNoGrace)
+	w.want(w.ReclaimComplete(late.c, false), nfs4.OK)
 	late.mustOpen("x", 1)
 }
 
@@ -197,8 +198,8 @@ func TestExcused(t *testing.T) {
 	awaited()
 	w.Excuse("rises", "well") // they have come
 	_, e := rises.reclaim("x", 1)
-	w.want(e, state.OK)
-	w.want(w.ReclaimComplete(well.c, false), state.OK)
+	w.want(e, nfs4.OK)
+	w.want(w.ReclaimComplete(well.c, false), nfs4.OK)
 	w.Excuse("rises")
 	if !w.InGrace() {
 		t.Fatal("one who reclaims is not waited for")
@@ -206,10 +207,10 @@ func TestExcused(t *testing.T) {
 	w.tracking.before = func(add bool, e state.TrackedClient) {
 		if !add && e.Owner == "dead" {
 			_, e := well.open("x", 2, state.Read, 0)
-			w.want(e, state.ErrGrace)
+			w.want(e, nfs4.ErrGrace)
 		}
 	}
-	w.want(w.ReclaimComplete(rises.c, false), state.OK)
+	w.want(w.ReclaimComplete(rises.c, false), nfs4.OK)
 	w.tracking.before = nil
 	w.ok()
 	if got := w.tracking.owners(); w.InGrace() || !slices.Equal(got, []string{"rises"}) {
@@ -220,8 +221,8 @@ func TestExcused(t *testing.T) {
 	}
 	dead := w.join("dead", 1)
 	_, e = dead.reclaim("x", 1)
-	w.want(e, state.ErrNoGrace)
-	w.want(w.ReclaimComplete(dead.c, false), state.OK)
+	w.want(e, nfs4.ErrNoGrace)
+	w.want(w.ReclaimComplete(dead.c, false), nfs4.OK)
 }
 
 // If all are excused, the grace period is over at once, unless the disk can't forget them.
@@ -252,16 +253,16 @@ func TestSecondCrash(t *testing.T) {
 		w.crash()
 		a := w.join("a", 1)
 		_, e := a.reclaim("x", 1)
-		w.want(e, state.OK)
-		w.want(w.ReclaimComplete(a.c, false), state.OK)
+		w.want(e, nfs4.OK)
+		w.want(w.ReclaimComplete(a.c, false), nfs4.OK)
 		w.ok()
 	}
 	w.crash()
 	for _, owner := range []string{"a", "b"} {
 		n := w.join(owner, 1)
 		_, e := n.reclaim("x", 1)
-		w.want(e, state.OK)
-		w.want(w.ReclaimComplete(n.c, false), state.OK)
+		w.want(e, nfs4.OK)
+		w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	}
 	if w.InGrace() || len(w.tracking.list) != 2 {
 		t.Errorf("in grace %t, client tracking %v", w.InGrace(), w.tracking.list)
@@ -275,33 +276,33 @@ func TestEdgeConditions(t *testing.T) {
 		"lease over": func(w *world, _, b *node) {
 			w.pass(lease + 1)
 			_, e := b.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			id := b.mustOpen("x", 1)
 			lock, _, e := b.lock(id, "l", 1, true, 0, 10)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			_, e = w.Unlock(b.c, lock, file1(1), 0, 10)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		},
 		"too late for the first grace": func(w *world, _, _ *node) {
 			w.crash()
 			w.pass(2 * lease)
 			w.Expire()
 		},
-		"evicted":              func(w *world, a, _ *node) { w.want(w.Evict(a.c.ID()), state.OK) },
-		"evicted in the grace": func(w *world, _, _ *node) { w.crash(); w.want(w.Evict(w.join("a", 1).c.ID()), state.OK) },
+		"evicted":              func(w *world, a, _ *node) { w.want(w.Evict(a.c.ID()), nfs4.OK) },
+		"evicted in the grace": func(w *world, _, _ *node) { w.crash(); w.want(w.Evict(w.join("a", 1).c.ID()), nfs4.OK) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			b.mustOpen("x", 2)
 			between(w, a, b)
 			w.ok()
 			w.crash()
 			n := w.join("a", 1)
 			_, e = n.reclaim("x", 1)
-			w.want(e, state.ErrNoGrace)
+			w.want(e, nfs4.ErrNoGrace)
 		})
 	}
 }

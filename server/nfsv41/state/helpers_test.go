@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -239,7 +240,7 @@ func (w *world) restore(b []byte, reopen func(state.FileKey, state.Access) state
 	if !p.Left() {
 		return errors.New("it is not all that there was")
 	}
-	s, err := p.State(nil, w.tracking.become, reopen)
+	s, err := p.State(w.tracking.entries(), w.tracking.become, reopen)
 	if err == nil {
 		w.State = s
 		w.startLog()
@@ -267,11 +268,11 @@ func verifier(n uint64) (v [8]byte) {
 
 var channel = state.Channel{MaxRequest: 1 << 20, MaxResponse: 1 << 20, MaxResponseCached: 4096, MaxOps: 8, MaxSlots: 4}
 
-func (w *world) exchange(owner string, v uint64) (state.ExchangeIDResult, state.Error) {
+func (w *world) exchange(owner string, v uint64) (state.ExchangeIDResult, nfs4.Status) {
 	return w.exchangeFrom("10.0.0.1:700", owner, v)
 }
 
-func (w *world) exchangeFrom(address, owner string, v uint64) (state.ExchangeIDResult, state.Error) {
+func (w *world) exchangeFrom(address, owner string, v uint64) (state.ExchangeIDResult, nfs4.Status) {
 	return w.ExchangeID(state.ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Minor: uint32(1 + v%2), Conn: newConn(address)})
 }
 
@@ -282,7 +283,7 @@ type node struct {
 	session state.SessionID
 	seq     uint32
 	conn    state.Conn
-	last    state.Stateid // of openBy
+	last    nfs4.Stateid // of openBy
 	create  state.CreateSessionArgs
 }
 
@@ -295,14 +296,14 @@ func (w *world) join(owner string, v uint64) *node {
 func (w *world) joinFrom(address, owner string, v uint64) *node {
 	w.t.Helper()
 	id, e := w.exchangeFrom(address, owner, v)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	n := &node{w: w, conn: newConn(address)}
 	n.create = state.CreateSessionArgs{
 		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel,
 		BackChannel: true, Callback: owner, Conn: n.conn,
 	}
 	r, e := w.CreateSession(n.create)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	n.session = r.ID
 	n.c = w.Client(id.ClientID)
 	return n
@@ -312,23 +313,23 @@ func (w *world) joinFrom(address, owner string, v uint64) *node {
 func (w *world) ready(owner string, v uint64) *node {
 	w.t.Helper()
 	n := w.join(owner, v)
-	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	return n
 }
 
 // renew sends a SEQUENCE alone.
-func (n *node) renew() (uint32, state.Error) {
+func (n *node) renew() (uint32, nfs4.Status) {
 	n.seq++
 	r, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq, Ops: 1, Size: 100, Conn: n.conn})
-	if e != state.OK {
+	if e != nfs4.OK {
 		n.seq--
 		return r.Status, e
 	}
 	r.Slot.Done(nil, false)
-	return r.Status, state.OK
+	return r.Status, nfs4.OK
 }
 
-func (w *world) want(got, want state.Error) {
+func (w *world) want(got, want nfs4.Status) {
 	w.t.Helper()
 	if got != want {
 		w.t.Fatalf("got %v, want %v", got, want)
@@ -341,19 +342,19 @@ func file1(n int) (k state.FileKey) {
 	return k
 }
 
-func (n *node) open(owner string, f int, access, deny state.Access) (state.Stateid, state.Error) {
+func (n *node) open(owner string, f int, access, deny state.Access) (nfs4.Stateid, nfs4.Status) {
 	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny})
 	return id, e
 }
 
-func (n *node) mustOpen(owner string, f int) state.Stateid {
+func (n *node) mustOpen(owner string, f int) nfs4.Stateid {
 	n.w.t.Helper()
 	id, e := n.open(owner, f, state.Both, 0)
-	n.w.want(e, state.OK)
+	n.w.want(e, nfs4.OK)
 	return id
 }
 
-func (n *node) lock(open state.Stateid, owner string, f int, write bool, offset, length uint64) (state.Stateid, state.Denied, state.Error) {
+func (n *node) lock(open nfs4.Stateid, owner string, f int, write bool, offset, length uint64) (nfs4.Stateid, state.Denied, nfs4.Status) {
 	return n.w.Lock(n.c, state.LockArgs{
 		Stateid: open, NewOwner: true, Owner: []byte(owner), File: file1(f), Write: write, Wait: true,
 		Offset: offset, Length: length,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/leaks"
 )
@@ -35,13 +36,13 @@ func TestHonestCluster(t *testing.T) {
 						address = fmt.Sprintf("10.1.%d.%d:700", i/256, i%256)
 					}
 					id, e := w.exchangeFrom(address, fmt.Sprint("Linux NFSv4.1 node", i), v)
-					w.want(e, state.OK)
+					w.want(e, nfs4.OK)
 					for j := range tt.sessions {
 						r, e := w.CreateSession(state.CreateSessionArgs{
 							ClientID: id.ClientID, Seq: id.Seq + uint32(j), Principal: root, Fore: linux.fore, Back: linux.back, BackChannel: true,
 							Callback: "callback", Conn: newConn(address),
 						})
-						w.want(e, state.OK)
+						w.want(e, nfs4.OK)
 						if r.Fore.MaxResponseCached < 1024 {
 							t.Fatalf("replies of %d bytes are kept", r.Fore.MaxResponseCached)
 						}
@@ -49,15 +50,15 @@ func TestHonestCluster(t *testing.T) {
 						least = min(least, r.Fore.MaxSlots)
 					}
 					c := w.Client(id.ClientID)
-					w.want(w.ReclaimComplete(c, false), state.OK)
+					w.want(w.ReclaimComplete(c, false), nfs4.OK)
 					for j := range tt.opens {
 						k := file1(1)
 						k.ID[1], k.ID[2], k.ID[3], k.ID[4] = byte(i), byte(i>>8), byte(j), byte(j>>8)
 						id, _, e := w.Open(c, state.OpenArgs{Owner: fmt.Appendf(nil, "open id:%020d", i), File: k, Access: state.Both})
-						w.want(e, state.OK)
+						w.want(e, nfs4.OK)
 						if j%10 == 0 {
 							_, _, e := w.Lock(c, state.LockArgs{Stateid: id, NewOwner: true, Owner: fmt.Appendf(nil, "lock id:%012d", i), File: k, Write: true, Length: 1})
-							w.want(e, state.OK)
+							w.want(e, nfs4.OK)
 						}
 					}
 				}

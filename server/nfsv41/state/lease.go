@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+)
 
 // Expire does what is due: it is to be called each second, or, after it has returned true, when there is
 // something in Due, and in some seconds at the latest.
@@ -101,7 +105,7 @@ func (s *State) expireWaitersLocked(f *file, number uint64, now time.Time) (last
 func (s *State) takeFromSilentLocked(w *waiter) {
 	for s.locks.waiters[w.key()] == w && !s.sessions.late(w.open.client) {
 		in := s.locks.conflict(w.open.file, w.open.client, w.owner, w.lockRange)
-		if !in.silent || s.dismissLocked(in.holder.open.client, ClientRevoked) != OK {
+		if !in.silent || s.dismissLocked(in.holder.open.client, ClientRevoked) != nfs4.OK {
 			return
 		}
 	}

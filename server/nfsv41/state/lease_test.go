@@ -1,11 +1,11 @@
 package state_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -16,53 +16,53 @@ func TestCourtesy(t *testing.T) {
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	ida, idb := a.mustOpen("x", 1), b.mustOpen("x", 1)
 	lock, _, e := a.lock(ida, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	busy := a.mustOpen("x", 2)
 
 	w.pass(lease * 100)
 	w.Expire()
 	status, e := a.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if status != 0 {
 		t.Errorf("status is %x", status)
 	}
 	_, e = b.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied) // before the lease is over
+	w.want(e, nfs4.ErrDenied) // before the lease is over
 	w.pass(lease)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 
 	w.pass(1)
 	_, e = w.TestLock(b.c, []byte("l"), file1(1), true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = b.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.ok()
 	if w.saw(state.ClientRevoked) != 1 || len(w.tracking.owners()) != 1 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
 	}
 	// It recovers as after a restart of the server, but it can't reclaim.
 	_, e = a.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	again := a.create
 	again.Seq++
 	_, e = w.CreateSession(again)
-	w.want(e, state.ErrStaleClientID)
-	for _, id := range []state.Stateid{ida, lock, busy} { // of a request that is still under way
-		w.want(w.TestStateid(a.c, id), state.ErrBadStateid)
+	w.want(e, nfs4.ErrStaleClientID)
+	for _, id := range []nfs4.Stateid{ida, lock, busy} { // of a request that is still under way
+		w.want(w.TestStateid(a.c, id), nfs4.ErrBadStateid)
 		_, e = w.Check(a.c, id, file1(1), state.Read)
-		w.want(e, state.ErrDeadSession)
+		w.want(e, nfs4.ErrDeadSession)
 	}
 	a = w.join("a", 1)
 	_, _, e = w.Open(a.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Reclaim: true})
-	w.want(e, state.ErrNoGrace)
-	w.want(w.ReclaimComplete(a.c, false), state.OK)
+	w.want(e, nfs4.ErrNoGrace)
+	w.want(w.ReclaimComplete(a.c, false), nfs4.OK)
 	_, _, e = a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	w.ok()
 	if len(w.tracking.owners()) != 2 || w.saw(state.OwnerShared) != 0 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
@@ -75,44 +75,44 @@ func TestLeaseWhileNobodyIsAnswered(t *testing.T) {
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	ida, idb := a.mustOpen("x", 1), b.mustOpen("x", 1)
 	_, _, e := a.lock(ida, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
-	takes := func(want state.Error) {
+	w.want(e, nfs4.OK)
+	takes := func(want nfs4.Status) {
 		t.Helper()
 		_, e := b.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		_, _, e = b.lock(idb, "l", 1, true, 0, 10)
 		w.want(e, want)
 		w.Expire()
 	}
-	takes(state.ErrDenied)
+	takes(nfs4.ErrDenied)
 	w.held = true
 	w.pass(lease * 3)
-	takes(state.ErrDenied)
+	takes(nfs4.ErrDenied)
 	w.held, w.answered = false, w.now
 	w.pass(lease)
-	takes(state.ErrDenied)
+	takes(nfs4.ErrDenied)
 	w.pass(1)
 	w.Expire() // b waits
-	takes(state.OK)
+	takes(nfs4.OK)
 	w.ok()
 }
 
 // While a silent client is taken off the client tracking, the one that wants what it has goes
 // itself, and so does what it has: none of that may be used afterwards.
 func TestTakerGoesMeanwhile(t *testing.T) {
-	for name, take := range map[string]func(b *node, id state.Stateid) state.Error{
-		"open": func(b *node, _ state.Stateid) state.Error {
+	for name, take := range map[string]func(b *node, id nfs4.Stateid) nfs4.Status{
+		"open": func(b *node, _ nfs4.Stateid) nfs4.Status {
 			_, e := b.open("x", 1, state.Both, 0)
 			return e
 		},
-		"may open": func(b *node, _ state.Stateid) state.Error {
+		"may open": func(b *node, _ nfs4.Stateid) nfs4.Status {
 			return b.w.MayOpen(b.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both})
 		},
-		"lock": func(b *node, id state.Stateid) state.Error {
+		"lock": func(b *node, id nfs4.Stateid) nfs4.Status {
 			_, _, e := b.lock(id, "l", 2, true, 0, 1)
 			return e
 		},
-		"wait": func(b *node, _ state.Stateid) state.Error {
+		"wait": func(b *node, _ nfs4.Stateid) nfs4.Status {
 			b.w.Expire()
 			_, e := b.open("x", 3, state.Both, 0)
 			return e
@@ -122,23 +122,23 @@ func TestTakerGoesMeanwhile(t *testing.T) {
 			w := newWorld(t, state.Limits{})
 			a, b := w.ready("a", 1), w.ready("b", 1)
 			_, e := a.open("x", 1, state.Read, state.Both)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			_, _, e = a.lock(a.mustOpen("x", 2), "l", 2, true, 0, 1)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			id := b.mustOpen("x", 2)
 			if name == "wait" {
 				_, _, e = b.lock(id, "l", 2, true, 0, 1)
-				w.want(e, state.ErrDenied)
+				w.want(e, nfs4.ErrDenied)
 			}
 			w.pass(lease + 1)
 			_, e = b.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.tracking.before = func(_ bool, e state.TrackedClient) {
 				if e.Owner == "a" {
-					w.want(w.Evict(b.c.ID()), state.OK)
+					w.want(w.Evict(b.c.ID()), nfs4.OK)
 				}
 			}
-			w.want(take(b, id), state.ErrDeadSession)
+			w.want(take(b, id), nfs4.ErrDeadSession)
 			w.ok()
 			if n := w.Counts(); n != (state.Counts{}) {
 				t.Errorf("%+v is left", n)
@@ -153,23 +153,23 @@ func TestGoneWaiterTakesNothing(t *testing.T) {
 	a, b, c := w.ready("a", 1), w.ready("b", 1), w.ready("c", 1)
 	ida, idc := a.mustOpen("x", 1), c.mustOpen("x", 1)
 	_, _, e := a.lock(ida, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = b.lock(b.mustOpen("x", 1), "l", 1, true, 10, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = c.lock(idc, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	_, _, e = a.lock(ida, "l", 1, true, 10, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	w.pass(lease + 1)
 	_, e = c.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.Expire()
 	w.ok()
 	if len(w.free) != 1 || w.free[0].ClientID != c.c.ID() || w.saw(state.ClientRevoked) != 1 {
 		t.Errorf("told %+v, events %+v", w.free, w.events)
 	}
 	_, e = b.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 }
 
 // A live client in the way is enough: the silent one keeps what it has.
@@ -178,17 +178,17 @@ func TestCourtesyIsNotWasted(t *testing.T) {
 	a, b, c := w.ready("a", 1), w.ready("b", 1), w.ready("c", 1)
 	for _, n := range []*node{a, b} {
 		_, e := n.open("x", 1, state.Read, state.Write)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		_, _, e = n.lock(n.mustOpen("x", 2), "l", 2, false, 0, 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	w.pass(lease + 1)
 	_, e := b.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = c.open("x", 1, state.Write, 0)
-	w.want(e, state.ErrShareDenied)
+	w.want(e, nfs4.ErrShareDenied)
 	_, _, e = c.lock(c.mustOpen("x", 2), "l", 2, true, 0, 1)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	if w.saw(state.ClientRevoked) != 0 {
 		t.Error("a client was dismissed for nothing")
 	}
@@ -199,21 +199,21 @@ func TestSilentBehindOthers(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	silent, other, b := w.ready("silent", 1), w.ready("other", 1), w.ready("b", 1)
 	_, e := silent.open("x", 1, state.Write, 0)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	for i := range 2 * state.SilentMax {
 		_, e := other.open(fmt.Sprint(i), 1, state.Read, 0)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	w.pass(lease + 1)
 	_, e = other.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = b.open("x", 1, state.Read, state.Write)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if w.saw(state.ClientRevoked) != 1 {
 		t.Errorf("events %+v", w.events)
 	}
 	_, e = b.open("y", 1, state.Read, state.Read)
-	w.want(e, state.ErrShareDenied)
+	w.want(e, nfs4.ErrShareDenied)
 }
 
 // Many clients were silent and have come back: the one that has not is found at once when there is no room.
@@ -232,7 +232,7 @@ func TestSilentAmongMany(t *testing.T) {
 	w.Expire()
 	for _, n := range nodes[:clients] {
 		_, e := n.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	b := w.client(clients + 1)
 	w.open(b, 0, 0)
@@ -246,28 +246,28 @@ func TestLongRequest(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	_, e := a.open("x", 1, state.Both, state.Both)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	r, e := w.Sequence(state.SequenceArgs{Session: a.session, Seq: 1, Ops: 2, Conn: a.conn})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.pass(lease * 10)
 	w.Expire()
 	_, e = b.open("x", 1, state.Read, 0)
-	w.want(e, state.ErrShareDenied)
+	w.want(e, nfs4.ErrShareDenied)
 	r.Slot.Done(nil, false)
 	_, e = b.open("x", 1, state.Read, 0)
-	w.want(e, state.ErrShareDenied)
+	w.want(e, nfs4.ErrShareDenied)
 }
 
 // waitedFor is a world in which one client has a lock that another waits for, by its open of file 1.
-func waitedFor(t *testing.T) (w *world, a, b *node, idb state.Stateid) {
+func waitedFor(t *testing.T) (w *world, a, b *node, idb nfs4.Stateid) {
 	t.Helper()
 	w = newWorld(t, state.Limits{})
 	a, b = w.ready("a", 1), w.ready("b", 1)
 	_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	idb = b.mustOpen("x", 1)
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	return w, a, b, idb
 }
 
@@ -278,7 +278,7 @@ func TestWaiterGetsLockOfSilentClient(t *testing.T) {
 		w.pass(lease / 30)
 		w.Expire()
 		_, e := b.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if len(w.free) != 0 {
 			t.Fatal("before the lease was over")
 		}
@@ -290,7 +290,7 @@ func TestWaiterGetsLockOfSilentClient(t *testing.T) {
 		t.Fatalf("told %+v", w.free)
 	}
 	_, _, e := b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 }
 
 // Where the network is away for both, nobody loses a lock to who only waits.
@@ -302,12 +302,12 @@ func TestSilentWaiterTakesNothing(t *testing.T) {
 		w.ok()
 	}
 	_, e := a.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = b.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.Expire()
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	if n := w.saw(state.ClientRevoked); n > 0 {
 		t.Errorf("%d clients have lost what they had", n)
 	}
@@ -331,25 +331,23 @@ func TestCourtesyEnds(t *testing.T) {
 	w.Expire()
 	w.ok()
 	_, e := n.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	if w.saw(state.ClientExpired) != 1 || len(w.tracking.list) != 0 {
 		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.list)
 	}
 }
 
 // A client has the lease that it was told, though the next process has a shorter one: it asks again only when it makes a
-// session. One that the process before did not note was 30 seconds. A longer one is for all at once.
+// session. A longer one is for all at once.
 func TestLeaseChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		told, next time.Duration
-		unsaid     bool
 		want       time.Duration
 	}{
-		{"shorter", 40 * time.Second, 10 * time.Second, false, 40 * time.Second},
-		{"longer", 10 * time.Second, 40 * time.Second, false, 40 * time.Second},
-		{"shorter, of an older podnas", 30 * time.Second, 10 * time.Second, true, 30 * time.Second},
-		{"longer than any", 3 * time.Hour, 10 * time.Second, false, state.LongestLease},
+		{"shorter", 40 * time.Second, 10 * time.Second, 40 * time.Second},
+		{"longer", 10 * time.Second, 40 * time.Second, 40 * time.Second},
+		{"longer than any", 3 * time.Hour, 10 * time.Second, state.LongestLease},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, state.Limits{})
@@ -357,31 +355,27 @@ func TestLeaseChanges(t *testing.T) {
 			w.crash()
 			old := w.ready("old", 1)
 			_, e := old.open("x", 1, state.Read, state.Both)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			left := w.save()
-			if tt.unsaid {
-				records, _, _ := state.CutFrame(left)
-				left = state.AppendFrame(nil, bytes.Replace(records, []byte(`"lease":30000000000`), []byte(`"other":30000000000`), 1))
-			}
 			w.lease = tt.next
 			if err := w.restore(left, noFile); err != nil {
 				t.Fatal(err)
 			}
 			_, e = old.renew() // it has returned
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			_, e = w.ready("new", 1).open("x", 2, state.Read, state.Both)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			other := w.ready("other", 1)
 			wait := func(f int, lease time.Duration) {
 				t.Helper()
 				w.pass(lease)
 				_, e = other.renew()
-				w.want(e, state.OK)
+				w.want(e, nfs4.OK)
 				_, e = other.open("x", f, state.Read, 0)
-				w.want(e, state.ErrShareDenied)
+				w.want(e, nfs4.ErrShareDenied)
 				w.pass(1)
 				_, e = other.open("x", f, state.Read, 0)
-				w.want(e, state.OK)
+				w.want(e, nfs4.OK)
 				w.pass(-lease - 1)
 			}
 			wait(2, tt.next)
@@ -397,7 +391,6 @@ func TestGraceOfLongerLease(t *testing.T) {
 		{10 * time.Second, 10 * time.Second, 20 * time.Second},
 		{20 * time.Second, 10 * time.Second, 40 * time.Second},
 		{10 * time.Second, 20 * time.Second, 40 * time.Second},
-		{0, 10 * time.Second, time.Minute}, // it is not known
 		{3 * time.Hour, 10 * time.Second, 2 * state.LongestLease},
 	} {
 		w := newWorld(t, state.Limits{})

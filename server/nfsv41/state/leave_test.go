@@ -11,19 +11,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
 // busyWorld has two clients, one of which waits for the other's lock, with replies that can be
 // asked for again.
-func busyWorld(t testing.TB) (w *world, holder, waiter *node, lock state.Stateid) {
+func busyWorld(t testing.TB) (w *world, holder, waiter *node, lock nfs4.Stateid) {
 	w = newWorld(t, state.Limits{})
 	holder, waiter = w.ready("holder", 1), w.ready("waiter", 1)
 	id := holder.mustOpen("x", 1)
 	lock, _, e := holder.lock(id, "l", 1, true, 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	w.ok()
 	return w, holder, waiter, lock
 }
@@ -42,7 +43,7 @@ func TestRestore(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	again := state.SequenceArgs{Session: holder.session, Seq: 1, Digest: 7, Ops: 2, Conn: holder.conn}
 	r, e := w.Sequence(again)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	r.Slot.Done([]byte("reply"), true)
 	tracking := sorted(w.tracking.entries())
 	b := w.save()
@@ -60,7 +61,7 @@ func TestRestore(t *testing.T) {
 	}
 	again.Conn = newConn("10.0.0.1:701")
 	r, e = w.Sequence(again)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if string(r.Reply) != "reply" || r.Status != state.StatusCallbackPathDown|state.StatusCallbackPathDownSession {
 		t.Errorf("the reply is %q, the status %#x", r.Reply, r.Status)
 	}
@@ -69,12 +70,12 @@ func TestRestore(t *testing.T) {
 	}
 	holder.c = w.Client(holder.c.ID())
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
 		t.Errorf("told %+v", w.free)
 	}
 	_, _, e = w.BindConn(waiter.session, newConn("10.0.0.2:700"), state.Back)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if paths := w.CallbackPaths(waiter.c.ID()); len(paths) != 1 || paths[0].Callback != "waiter" {
 		t.Errorf("paths are %+v", paths)
 	}
@@ -86,28 +87,28 @@ func TestReturn(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	holder := w.ready("holder", 1)
 	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if err := w.restore(w.save(), noFile); err != nil {
 		t.Fatal(err)
 	}
 	other := w.ready("other", 1)
 	open := other.mustOpen("o", 1)
-	locked := func(want state.Error) {
+	locked := func(want nfs4.Status) {
 		t.Helper()
 		_, e := other.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		_, _, e = other.lock(open, "l", 1, true, 0, toEOF)
 		w.want(e, want)
 	}
 	w.pass(3 * lease)
-	locked(state.ErrDenied)
+	locked(nfs4.ErrDenied)
 	_, e = holder.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.pass(lease)
-	locked(state.ErrDenied)
+	locked(nfs4.ErrDenied)
 	w.pass(1)
-	locked(state.OK)
-	w.want(w.TestStateid(other.c, lock), state.ErrBadStateid)
+	locked(nfs4.OK)
+	w.want(w.TestStateid(other.c, lock), nfs4.ErrBadStateid)
 	w.ok()
 }
 
@@ -116,7 +117,7 @@ func TestRestoreGrace(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	w.crash()
 	n := w.join("holder", 1)
-	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	w.pass(lease / 2)
 	if err := w.restore(w.save(), noFile); err != nil {
 		t.Fatal(err)
@@ -141,17 +142,17 @@ func TestRestoreAll(t *testing.T) {
 	for i := range 5 {
 		came = append(came, fmt.Sprint("unconfirmed", i))
 		_, e := w.exchange(came[i], 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	w.dies() // what is uncertain stays so
 	again := w.ready("again", 1)
 	again.openBy("o", 1, state.Read)
 	r, e := w.Sequence(state.SequenceArgs{Session: again.session, Slot: 1, Seq: 1, Digest: 1<<64 - 1, Ops: 2, Conn: again.conn})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	r.Slot.Done([]byte("\x00reply\xff"), true)
 	for _, name := range came {
 		_, e := w.exchange(name, 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	for _, f := range []state.FileKey{file1(1), {Volume: 1<<64 - 1, Len: 46}} {
 		want := w.WhatIsLeft()
@@ -191,7 +192,7 @@ func TestLeaveFails(t *testing.T) {
 	w, n, _, _ := busyWorld(t)
 	answered := n.openBy("o", 2, state.Read)
 	_, e := n.renew() // it has the reply, which is not in the log yet
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	for _, left := range []*memoryLog{{err: io.ErrShortWrite}, {copyErr: io.ErrShortWrite}} {
 		if err := w.Leave(left, encodeCallback, nil); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("it leaves: %v", err)
@@ -271,6 +272,8 @@ func TestRestoreDamaged(t *testing.T) {
 	for name, damage := range map[string]func([]state.Record) []state.Record{
 		"nothing that says something":          func(list []state.Record) []state.Record { return append(list, state.Record{}) },
 		"a client without an ID":               set(client, func(r *state.Record) { r.Client.ID = 0 }),
+		"a client without a minor version":     set(client, func(r *state.Record) { r.Client.Minor = 0 }),
+		"a client without a lease":             set(client, func(r *state.Record) { r.Client.Lease = 0 }),
 		"an owner with two clients":            twice(client, func(r *state.Record) { c := *r.Client; c.ID++; r.Client = &c }),
 		"another owner":                        twice(client, func(r *state.Record) { c := *r.Client; c.Owner = []byte("x"); r.Client = &c }),
 		"no more confirmed":                    twice(client, func(r *state.Record) { c := *r.Client; c.Confirmed = false; r.Client = &c }),
@@ -369,13 +372,13 @@ func TestRestoreOwnRanges(t *testing.T) {
 	n := w.ready("node", 1)
 	first, second, whole := n.mustOpen("a", 1), n.mustOpen("b", 1), n.mustOpen("c", 1)
 	_, _, e := n.lock(whole, "l", 1, true, 0, toEOF)
-	w.want(e, state.OK)
-	for _, o := range []state.Stateid{first, second} {
+	w.want(e, nfs4.OK)
+	for _, o := range []nfs4.Stateid{first, second} {
 		lock, _, e := n.lock(o, "l", 1, true, 0, 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		for i := uint64(1); i < 2048; i++ {
 			lock, _, e = w.Lock(n.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2 * i, Length: 1})
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		}
 	}
 	if err := w.restore(w.save(), noFile); err != nil {

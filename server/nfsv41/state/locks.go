@@ -1,5 +1,7 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // locks owns the lock owners with their byte ranges, and the waiters (waiters.go). It knows the opens,
 // since a lock ends with its open. State.mu guards all of it.
 type locks struct {
@@ -78,18 +80,18 @@ func denied(to, c *Client, owner string, r lockRange) Denied {
 	return d
 }
 
-func (t *locks) lockID(l *lockOwner) Stateid {
-	return Stateid{Seqid: l.seqid, Other: t.opens.other(l.number)}
+func (t *locks) lockID(l *lockOwner) nfs4.Stateid {
+	return nfs4.Stateid{Seqid: l.seqid, Other: t.opens.other(l.number)}
 }
 
 // findLock returns the lock owner of a stateid that must be of one.
-func (t *locks) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error) {
-	if e := c.usable(); e != OK {
+func (t *locks) findLock(c *Client, id *nfs4.Stateid, f *FileKey) (*lockOwner, nfs4.Status) {
+	if e := c.usable(); e != nfs4.OK {
 		return nil, e
 	}
 	l := t.byNumber[t.opens.number(id)]
 	if l == nil || l.open.void() || l.open.client != c || l.open.file.key != *f {
-		return nil, ErrBadStateid
+		return nil, nfs4.ErrBadStateid
 	}
 	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
 }
@@ -167,12 +169,12 @@ func (t *locks) roomForRanges(has, more int) bool {
 }
 
 // changeRanges sets or clears r, unless the client would have too many. What the owner has of it through other opens is gone.
-func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) Error {
+func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) nfs4.Status {
 	e := change(l.ranges, r)
 	has, more := t.elsewhere(l.open, l.owner, r)
 	has, more = has+len(l.ranges), more+e.more()
 	if more > 0 && !t.sessions.roomForLocks(l.open.client, more) || !t.roomForRanges(has, more) {
-		return ErrServerFault
+		return nfs4.ErrServerFault
 	}
 	for other := t.byOwner[lockerKey{l.open.client, l.open.file, l.owner}]; other != nil; other = other.next {
 		if other == l || other.open.void() {
@@ -184,7 +186,7 @@ func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 		}
 	}
 	t.edit(l, e)
-	return OK
+	return nfs4.OK
 }
 
 // edit changes what a lock owner has.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -93,7 +94,7 @@ func (w *world) dies() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.State, err = p.State(nil, w.tracking.become, noFile); err != nil {
+	if w.State, err = p.State(w.tracking.entries(), w.tracking.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -104,12 +105,12 @@ func (w *world) dies() {
 func (n *node) again() {
 	n.w.t.Helper()
 	_, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq + 1, Ops: 1, Size: 100, Conn: n.conn})
-	n.w.want(e, state.ErrBadSession)
+	n.w.want(e, nfs4.ErrBadSession)
 	n.create.Seq++
 	n.conn = newConn("10.0.0.1:701")
 	n.create.Conn = n.conn
 	r, e := n.w.CreateSession(n.create)
-	n.w.want(e, state.OK)
+	n.w.want(e, nfs4.OK)
 	n.session, n.seq = r.ID, 0
 	n.c = n.w.Client(n.create.ClientID)
 }
@@ -125,9 +126,9 @@ func TestLog(t *testing.T) {
 	holder.again()
 	waiter.again()
 	_, _, e := waiter.lock(waiter.mustOpen("y", 1), "m", 1, true, 0, 1)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	id, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if id.Seqid != lock.Seqid+1 || id.Other != lock.Other {
 		t.Errorf("LOCKU of %v returns %v", lock, id)
 	}
@@ -141,7 +142,7 @@ func TestLog(t *testing.T) {
 		t.Error("a client is lost the second time")
 	}
 	holder.again()
-	w.want(w.Close(holder.c, next, file1(2)), state.OK)
+	w.want(w.Close(holder.c, next, file1(2)), nfs4.OK)
 	w.ok()
 }
 
@@ -151,27 +152,27 @@ func TestLogCreateSession(t *testing.T) {
 	n := w.join("node", 1)
 	w.dies()
 	r, e := w.CreateSession(n.create) // the same again
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if r.Seq != n.create.Seq || w.Counts().Sessions != 1 {
 		t.Errorf("CREATE_SESSION again: %+v", r)
 	}
 	again, e := w.CreateSession(n.create)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if again.ID != r.ID {
 		t.Error("the reply is not kept")
 	}
 	n.create.Seq += 2
 	_, e = w.CreateSession(n.create)
-	w.want(e, state.ErrSeqMisordered)
+	w.want(e, nfs4.ErrSeqMisordered)
 	w.dies()
 	id, e := w.exchange("node", 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if !id.Confirmed || id.ClientID != n.create.ClientID || id.Seq != r.Seq+1 {
 		t.Errorf("EXCHANGE_ID: %+v", id)
 	}
-	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), state.OK)
+	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), nfs4.OK)
 	w.dies()
-	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), state.ErrCompleteAlready)
+	w.want(w.ReclaimComplete(w.Client(id.ClientID), false), nfs4.ErrCompleteAlready)
 }
 
 // What was done when the process died, and is sent again with the seqid before.
@@ -180,57 +181,57 @@ func TestLogSeqids(t *testing.T) {
 	n := w.ready("node", 1)
 	open := n.mustOpen("o", 1)
 	first, _, e := n.lock(open, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, state.ErrOldStateid)
+	w.want(e, nfs4.ErrOldStateid)
 	w.dies()
 	n.again()
-	w.want(w.TestStateid(n.c, first), state.OK)
+	w.want(w.TestStateid(n.c, first), nfs4.OK)
 	id, e := w.Unlock(n.c, first, file1(1), 0, 5)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if id.Seqid != 3 {
 		t.Errorf("stateid %v", id)
 	}
-	w.want(w.TestStateid(n.c, first), state.ErrOldStateid)
-	w.want(w.TestStateid(n.c, state.Stateid{Seqid: 4, Other: id.Other}), state.ErrBadStateid)
+	w.want(w.TestStateid(n.c, first), nfs4.ErrOldStateid)
+	w.want(w.TestStateid(n.c, nfs4.Stateid{Seqid: 4, Other: id.Other}), nfs4.ErrBadStateid)
 	id, e = w.Downgrade(n.c, open, file1(1), state.Both, 0)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.dies()
 	n.again()
 	again, e := w.Downgrade(n.c, open, file1(1), state.Both, 0)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if again.Seqid != id.Seqid+1 {
 		t.Errorf("stateid %v, and then %v", id, again)
 	}
-	w.want(w.Close(n.c, open, file1(1)), state.ErrOldStateid)
-	w.want(w.Close(n.c, again, file1(1)), state.OK)
+	w.want(w.Close(n.c, open, file1(1)), nfs4.ErrOldStateid)
+	w.want(w.Close(n.c, again, file1(1)), nfs4.OK)
 	w.dies()
 	n.again()
-	w.want(w.Close(n.c, again, file1(1)), state.ErrBadStateid)
+	w.want(w.Close(n.c, again, file1(1)), nfs4.ErrBadStateid)
 }
 
 // openBy is OPEN as the only operation of a request.
-func (n *node) openBy(owner string, f int, access state.Access) state.Stateid {
+func (n *node) openBy(owner string, f int, access state.Access) nfs4.Stateid {
 	n.w.t.Helper()
 	id, e := n.openWith(state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access})
-	n.w.want(e, state.OK)
+	n.w.want(e, nfs4.OK)
 	n.last = id
 	return id
 }
 
-func (n *node) openWith(a state.OpenArgs) (state.Stateid, state.Error) {
+func (n *node) openWith(a state.OpenArgs) (nfs4.Stateid, nfs4.Status) {
 	n.w.t.Helper()
 	n.seq++
 	r, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq, Ops: 2, Size: 100, Conn: n.conn})
-	n.w.want(e, state.OK)
+	n.w.want(e, nfs4.OK)
 	defer r.Slot.Done(nil, false)
 	a.Slot = r.Slot
 	if a.Truncates {
 		a.Reserved = &state.Reservation{}
-		if e := n.w.Reserve(n.c, a, a.Reserved); e != state.OK {
-			return state.Stateid{}, e
+		if e := n.w.Reserve(n.c, a, a.Reserved); e != nfs4.OK {
+			return nfs4.Stateid{}, e
 		}
 		a.Truncates = false
 	}
@@ -257,19 +258,19 @@ func TestLogOpenThatDeniesItself(t *testing.T) {
 				n, other = w.join("node", 1), w.join("other", 1)
 			}
 			first, e := n.openWith(a)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.dies()
 			n.again()
 			other.again()
 			again, e := n.openWith(a)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			if again != first {
 				t.Errorf("OPEN again: %v, was %v", again, first)
 			}
 			w.ok()
-			denied := state.ErrShareDenied
+			denied := nfs4.ErrShareDenied
 			if a.Reclaim {
-				denied = state.ErrReclaimConflict
+				denied = nfs4.ErrReclaimConflict
 			}
 			_, e = n.openWith(a)
 			w.want(e, denied)
@@ -277,7 +278,7 @@ func TestLogOpenThatDeniesItself(t *testing.T) {
 				_, e = other.open("o", 1, state.Write, 0)
 				w.want(e, denied)
 			}
-			w.want(w.Close(n.c, again, file1(1)), state.OK)
+			w.want(w.Close(n.c, again, file1(1)), nfs4.OK)
 			w.ok()
 		})
 	}
@@ -298,15 +299,15 @@ func TestLogOpenAgain(t *testing.T) {
 		{"another OPEN", func(*world, *node) {}, 0, state.Write, 3},
 		{"the reply has come", func(w *world, n *node) {
 			_, e := n.renew()
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			w.Expire()
 		}, 0, state.Read, 3},
 		{"the reply has come, and something else was done", func(w *world, n *node) {
 			n.openBy("other", 2, state.Read)
 		}, 0, state.Read, 3},
 		{"what was opened was changed", func(w *world, n *node) {
-			_, e := w.Downgrade(n.c, state.Stateid{Other: n.last.Other}, file1(1), state.Read, 0)
-			w.want(e, state.OK)
+			_, e := w.Downgrade(n.c, nfs4.Stateid{Other: n.last.Other}, file1(1), state.Read, 0)
+			w.want(e, nfs4.OK)
 		}, 0, state.Read, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -331,7 +332,7 @@ func TestLogOpenAgain(t *testing.T) {
 				t.Errorf("the next has seqid %d, want %d", id.Seqid, tt.seqid+1)
 			}
 			w.ok()
-			w.want(w.Close(n.c, id, file1(1)), state.OK)
+			w.want(w.Close(n.c, id, file1(1)), nfs4.OK)
 			w.ok()
 		})
 	}
@@ -368,7 +369,7 @@ func TestLogAndTracking(t *testing.T) {
 	var logs [][]byte
 	w.tracking.before = func(bool, state.TrackedClient) { logs = append(logs, slices.Clone(w.logged.bytes)) }
 	n.mustOpen("o", 1)
-	w.want(w.Evict(n.c.ID()), state.OK)
+	w.want(w.Evict(n.c.ID()), nfs4.OK)
 	if len(logs) != 2 {
 		t.Fatalf("%d changes of the client tracking", len(logs))
 	}
@@ -414,14 +415,14 @@ func TestLogGrace(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	w.crash()
 	n := w.join("holder", 1)
-	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	w.dies()
 	n.again()
 	if got := w.Counts(); !got.InGrace || got.Awaited != 1 {
 		t.Fatalf("%+v", got)
 	}
 	_, e := n.open("x", 1, state.Both, 0)
-	w.want(e, state.ErrGrace)
+	w.want(e, nfs4.ErrGrace)
 	for _, e := range w.tracking.entries() {
 		if err := w.tracking.Remove(e); err != nil {
 			t.Fatal(err)
@@ -430,6 +431,11 @@ func TestLogGrace(t *testing.T) {
 	w.dies()
 	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.tracking.owners()) != 2 {
 		t.Errorf("%+v, client tracking %v", got, w.tracking.owners())
+	}
+	for _, e := range w.tracking.entries() {
+		if e.Lease <= 0 {
+			t.Errorf("%v would be read as damaged", e)
+		}
 	}
 	w.pass(2*lease + 1)
 	w.Expire()
@@ -450,7 +456,7 @@ func TestLogFails(t *testing.T) {
 	if written, _ := w.Logs(); written {
 		t.Error("the log is still written")
 	}
-	w.want(w.Close(n.c, id, file1(1)), state.OK)
+	w.want(w.Close(n.c, id, file1(1)), nfs4.OK)
 	if err := w.StartLog(w.logged); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("StartLog: %v", err)
 	}
@@ -499,11 +505,11 @@ func FuzzReplay(f *testing.F) {
 	f.Add(recordsIn(w.logged.bytes))
 	w.logged.bytes = nil
 	_, _ = w.Unlock(n.c, lock, file1(1), 5, 5)
-	w.want(w.Evict(n.c.ID()), state.OK)
+	w.want(w.Evict(n.c.ID()), nfs4.OK)
 	w.crash()
 	f.Add(recordsIn(w.logged.bytes))
 	f.Add(recordsIn(w.save(state.LockFree{ClientID: n.c.ID(), File: file1(1), Owner: "l"})))
-	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
+	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","minor":1,"lease":1,"confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if records, rest, ok := state.CutFrame(b); ok && len(state.AppendFrame(nil, records))+len(rest) != len(b) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
@@ -517,7 +523,7 @@ func FuzzReplay(f *testing.F) {
 			t.Fatal(err)
 		}
 		left := p.Left()
-		s, err := p.State(nil, w.tracking.become, noFile)
+		s, err := p.State(w.tracking.entries(), w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

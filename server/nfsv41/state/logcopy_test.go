@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -26,12 +27,12 @@ func TestLogReplaced(t *testing.T) {
 	for i := range 1000 {
 		id, owner := n.mustOpen(fmt.Sprint("o", i), i%3), fmt.Sprintf("\x00%d", i/100)
 		_, _, e := n.lock(id, owner, i%3, i%2 == 0, uint64(4*i), 2)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		_, _, e = n.lock(id, owner, i%3, false, toEOF-uint64(4*i)-8, 2)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	<-w.LogGrown()
 	if err := w.CopyLog(); err != nil {
 		t.Error(err)
@@ -53,7 +54,7 @@ func TestLogCopy(t *testing.T) {
 		*world
 		node, waiter *node
 		renewAll     func()
-		opens, locks []state.Stateid
+		opens, locks []nfs4.Stateid
 	}
 	begin := func(t *testing.T) *scene {
 		w := newWorld(t, state.Limits{})
@@ -62,79 +63,79 @@ func TestLogCopy(t *testing.T) {
 		s.renewAll = func() {
 			for _, n := range []*node{s.node, s.waiter, third} {
 				_, e := n.renew()
-				w.want(e, state.OK)
+				w.want(e, nfs4.OK)
 			}
 		}
-		if _, e := w.exchange("unconfirmed", 1); e != state.OK {
+		if _, e := w.exchange("unconfirmed", 1); e != nfs4.OK {
 			t.Fatal(e)
 		}
 		for f := range 3 {
 			s.opens = append(s.opens, s.node.mustOpen("o", f))
 			for l := range 2 {
 				id, _, e := s.node.lock(s.opens[f], fmt.Sprint("l", l), f, true, uint64(10*l), 5)
-				w.want(e, state.OK)
+				w.want(e, nfs4.OK)
 				s.locks = append(s.locks, id)
 			}
 			id := s.waiter.mustOpen("o", f)
 			for l := range 2 {
 				_, _, e := s.waiter.lock(id, fmt.Sprint("l", l), f, true, uint64(10*l), 5)
-				w.want(e, state.ErrDenied)
+				w.want(e, nfs4.ErrDenied)
 			}
 		}
 		return s
 	}
 	for name, do := range map[string]func(s *scene){
 		"nothing": func(*scene) {},
-		"CLOSE":   func(s *scene) { s.want(s.Close(s.node.c, s.opens[1], file1(1)), state.OK) },
+		"CLOSE":   func(s *scene) { s.want(s.Close(s.node.c, s.opens[1], file1(1)), nfs4.OK) },
 		"OPEN":    func(s *scene) { s.node.mustOpen("new", 4) },
 		"OPEN again": func(s *scene) {
 			_, e := s.node.open("o", 1, state.Read, state.Write)
-			s.want(e, state.ErrShareDenied)
+			s.want(e, nfs4.ErrShareDenied)
 			s.node.mustOpen("o", 1)
 		},
-		"OPEN and CLOSE": func(s *scene) { s.want(s.Close(s.node.c, s.node.mustOpen("new", 4), file1(4)), state.OK) },
+		"OPEN and CLOSE": func(s *scene) { s.want(s.Close(s.node.c, s.node.mustOpen("new", 4), file1(4)), nfs4.OK) },
 		"OPEN_DOWNGRADE": func(s *scene) {
 			id, e := s.node.open("o", 1, state.Read, 0)
-			s.want(e, state.OK)
+			s.want(e, nfs4.OK)
 			_, e = s.Downgrade(s.node.c, id, file1(1), state.Read, 0)
-			s.want(e, state.OK)
+			s.want(e, nfs4.OK)
 		},
 		"LOCK": func(s *scene) {
 			for f := range 3 {
 				_, _, e := s.node.lock(s.opens[f], "l0", f, true, 100, 5)
-				s.want(e, state.OK)
+				s.want(e, nfs4.OK)
 				_, _, e = s.node.lock(s.opens[f], "new", f, true, 200, 5)
-				s.want(e, state.OK)
+				s.want(e, nfs4.OK)
 			}
 		},
 		"LOCKU": func(s *scene) {
 			for i, id := range s.locks {
 				_, e := s.Unlock(s.node.c, id, file1(i/2), 0, 12)
-				s.want(e, state.OK)
+				s.want(e, nfs4.OK)
 			}
 		},
 		"FREE_STATEID": func(s *scene) {
 			for i, id := range s.locks {
 				id, e := s.Unlock(s.node.c, id, file1(i/2), 0, toEOF)
-				s.want(e, state.OK)
-				s.want(s.FreeStateid(s.node.c, id), state.OK)
+				s.want(e, nfs4.OK)
+				s.want(s.FreeStateid(s.node.c, id), nfs4.OK)
 			}
 		},
-		"an eviction":                func(s *scene) { s.want(s.Evict(s.node.c.ID()), state.OK) },
-		"an eviction of who waits":   func(s *scene) { s.want(s.Evict(s.waiter.c.ID()), state.OK) },
+		"an eviction":                func(s *scene) { s.want(s.Evict(s.node.c.ID()), nfs4.OK) },
+		"an eviction of who waits":   func(s *scene) { s.want(s.Evict(s.waiter.c.ID()), nfs4.OK) },
 		"a restart":                  func(s *scene) { s.ready("node", 2).mustOpen("o", 1) },
 		"a new client":               func(s *scene) { s.ready("new", 1).mustOpen("o", 1) },
 		"a client that is confirmed": func(s *scene) { s.ready("unconfirmed", 1).mustOpen("o", 1) },
 		"a wait": func(s *scene) {
 			id := s.waiter.mustOpen("o", 1)
 			_, _, e := s.waiter.lock(id, "new", 1, true, 0, toEOF)
-			s.want(e, state.ErrDenied)
+			s.want(e, nfs4.ErrDenied)
 		},
 		"a wait of a file that had none": func(s *scene) {
 			_, _, e := s.node.lock(s.node.mustOpen("o", 5), "l", 5, true, 0, toEOF)
-			s.want(e, state.OK)
+			s.want(e, nfs4.OK)
 			_, _, e = s.waiter.lock(s.waiter.mustOpen("o", 5), "l", 5, true, 0, toEOF)
-			s.want(e, state.ErrDenied)
+			s.want(e, nfs4.ErrDenied)
 		},
 		"the end of all waits": func(s *scene) { s.pass(2 * state.WaitFor); s.renewAll(); s.Expire() },
 	} {
@@ -171,9 +172,9 @@ func TestLogCopyGrace(t *testing.T) {
 		w.crash()
 		over := w.copySomeThings(at)
 		n := w.join("node1", 1)
-		w.want(w.ReclaimComplete(n.c, false), state.OK)
+		w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 		n = w.join("node2", 1)
-		w.want(w.Evict(n.c.ID()), state.OK)
+		w.want(w.Evict(n.c.ID()), nfs4.OK)
 		for !over && !w.copySomeThings(1) {
 		}
 		w.ok()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // record is a change, or a part of all there is. One field is set.
@@ -42,14 +44,14 @@ type clientRecord struct {
 	Owner     []byte          `json:"owner"`
 	Verifier  [8]byte         `json:"verifier"`
 	Principal Principal       `json:"principal"`
-	Minor     uint32          `json:"minor,omitempty"` // none: 1, of a podnas that had no other
+	Minor     uint32          `json:"minor"`
 	Since     time.Time       `json:"since"`
 	Address   string          `json:"address"`
 	Confirmed bool            `json:"confirmed"`
 	Recorded  bool            `json:"recorded"`
 	Complete  bool            `json:"complete"`
 	CreateSeq uint32          `json:"createSeq"`
-	Lease     time.Duration   `json:"lease,omitempty"`   // none: leaseUnsaid
+	Lease     time.Duration   `json:"lease"`
 	Earlier   []earlierRecord `json:"earlier,omitempty"` // of the owner's confirmed record
 
 	// Of a process that has left:
@@ -59,7 +61,7 @@ type clientRecord struct {
 
 type createdRecord struct {
 	Result CreateSessionResult `json:"result"`
-	Err    Error               `json:"err"`
+	Err    nfs4.Status         `json:"err"`
 }
 
 // earlierRecord is a formerVerifier.
@@ -155,14 +157,6 @@ type awaitedRecord struct {
 	Owner   []byte   `json:"owner"`
 	Entries []uint64 `json:"entries"` // client IDs in the client tracking
 	Done    bool     `json:"done"`
-}
-
-// lease returns the lease that the client was told.
-func (r *clientRecord) lease() time.Duration {
-	if r.Lease == 0 {
-		return leaseUnsaid
-	}
-	return r.Lease
 }
 
 func (r *record) append(b []byte) []byte {

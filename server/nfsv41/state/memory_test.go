@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/leaks"
 )
@@ -32,38 +33,38 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s has %d bytes, want less than %d", what, got, limit)
 		}
 	}
-	ids := make([]state.Stateid, n)
+	ids := make([]nfs4.Stateid, n)
 	each("an open of a file of its own", 1024, func(i int) {
 		id, _, e := w.Open(c.c, state.OpenArgs{Owner: owner(i), File: file(i), Access: state.Both})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		ids[i] = id
 	})
 	each("a lock of an owner of its own", 360, func(i int) {
 		_, _, e := w.Lock(c.c, state.LockArgs{
 			Stateid: ids[i], NewOwner: true, Owner: owner(i)[:20], File: file(i), Write: true, Length: 1,
 		})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	})
 	other := w.ready("other", 1)
 	id, _, e := w.Open(other.c, state.OpenArgs{Owner: []byte("x"), File: file1(2), Access: state.Both})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	lock, _, e := other.lock(id, "l", 2, true, 0, 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	before := leaks.LiveHeap()
 	ranges := w.LimitsOf().Ranges - 1
 	for i := range ranges {
 		_, _, e := w.Lock(other.c, state.LockArgs{
-			Stateid: state.Stateid{Other: lock.Other}, File: file1(2), Write: true, Offset: uint64(2*i + 2), Length: 1,
+			Stateid: nfs4.Stateid{Other: lock.Other}, File: file1(2), Write: true, Offset: uint64(2*i + 2), Length: 1,
 		})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	got := (leaks.LiveHeap() - before) / ranges
 	t.Logf("another range of an owner: %d bytes", got)
 	if got >= 200 {
 		t.Errorf("another range of an owner has %d bytes", got)
 	}
-	w.want(w.Evict(c.c.ID()), state.OK)
-	w.want(w.Evict(other.c.ID()), state.OK)
+	w.want(w.Evict(c.c.ID()), nfs4.OK)
+	w.want(w.Evict(other.c.ID()), nfs4.OK)
 	before = leaks.LiveHeap()
 	const clients = 2000
 	for i := range clients {
@@ -79,9 +80,9 @@ func TestAllocations(t *testing.T) {
 	n := w.ready("o", 1)
 	h := newHeld(t)
 	id, _, e := w.Open(n.c, state.OpenArgs{Owner: []byte("x"), File: file1(1), Access: state.Both, Descriptor: h})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	lock, _, e := n.lock(id, "l", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	conns := []state.Conn{n.conn, newConn("2"), newConn("3")}
 	seq := uint32(0)
 	compound := func() {
@@ -89,13 +90,13 @@ func TestAllocations(t *testing.T) {
 			Session: n.session, Seq: seq + 1, Digest: 1, Ops: 3, Size: 200, Conn: conns[seq%3],
 		})
 		seq++
-		w.want(e, state.OK)
-		for _, id := range []state.Stateid{id, lock} {
+		w.want(e, nfs4.OK)
+		for _, id := range []nfs4.Stateid{id, lock} {
 			held, e := w.Check(r.Slot.Client(), id, file1(1), state.Write)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 			held.Release()
 		}
-		if w.Denies(file1(1), state.Write) || w.CheckSpecial(state.Anonymous, file1(1), state.Read) != state.OK {
+		if w.Denies(file1(1), state.Write) || w.CheckSpecial(nfs4.Stateid{}, file1(1), state.Read) != nfs4.OK {
 			t.Error("denied")
 		}
 		r.Slot.Done(nil, false)
@@ -110,7 +111,7 @@ func TestAllocations(t *testing.T) {
 	cached := func() {
 		seq++
 		r, e := w.Sequence(state.SequenceArgs{Session: n.session, Seq: seq, Ops: 3, Size: 200, Conn: n.conn})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		r.Slot.Done(reply, true)
 	}
 	cached()

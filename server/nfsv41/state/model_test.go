@@ -3,6 +3,7 @@ package state_test
 import (
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -56,7 +57,7 @@ type mOpen struct {
 	client *mClient
 	owner  string
 	file   int
-	id     state.Stateid
+	id     nfs4.Stateid
 	shares [][2]state.Access // one for each OPEN that is in effect
 	locks  []*mLocks
 	// unanswered is what the last OPEN was for, if its reply may be lost.
@@ -68,7 +69,7 @@ type mOpen struct {
 type mLocks struct {
 	open  *mOpen
 	owner string
-	id    state.Stateid
+	id    nfs4.Stateid
 	cells [cells]byte // 0, 'r', 'w'
 
 	uncertain bool
@@ -166,46 +167,46 @@ func (m *model) dismiss(c *mClient) {
 }
 
 // The nine cases of RFC 8881 section 18.35.4, and whether there will be a new record.
-func (m *model) exchange(owner string, v uint64, p state.Principal, update bool) (isNew bool, e state.Error) {
+func (m *model) exchange(owner string, v uint64, p state.Principal, update bool) (isNew bool, e nfs4.Status) {
 	c := m.find(owner, true)
 	if update {
 		switch {
 		case c == nil:
-			return false, state.ErrNoEnt
+			return false, nfs4.ErrNoEnt
 		case c.verifier != v:
-			return false, state.ErrNotSame
+			return false, nfs4.ErrNotSame
 		case c.principal != p:
-			return false, state.ErrPerm
+			return false, nfs4.ErrPerm
 		}
-		return false, state.OK
+		return false, nfs4.OK
 	}
 	if c != nil && c.principal != p {
 		if (len(m.opensOf(c)) > 0 || len(c.sessions) > 0) && !m.silent(c) {
-			return false, state.ErrClidInUse
+			return false, nfs4.ErrClidInUse
 		}
 		m.remove(c)
 		c = nil
 	}
 	if c != nil && c.verifier == v {
-		return false, state.OK
+		return false, nfs4.OK
 	}
 	if u := m.find(owner, false); u != nil {
 		m.remove(u)
 	}
-	return true, state.OK
+	return true, nfs4.OK
 }
 
-func (m *model) mayGrant(c *mClient, reclaim bool) state.Error {
+func (m *model) mayGrant(c *mClient, reclaim bool) nfs4.Status {
 	if reclaim {
 		if m.grace == nil || c.complete || !m.grace.awaited[c.owner] {
-			return state.ErrNoGrace
+			return nfs4.ErrNoGrace
 		}
-		return state.OK
+		return nfs4.OK
 	}
 	if m.grace != nil || !c.complete {
-		return state.ErrGrace
+		return nfs4.ErrGrace
 	}
-	return state.OK
+	return nfs4.OK
 }
 
 func (o *mOpen) share() (access, deny state.Access) {
@@ -245,11 +246,11 @@ func (m *model) openOf(c *mClient, owner string, file int) *mOpen {
 	return nil
 }
 
-func (m *model) open(c *mClient, owner string, file int, access, deny state.Access, reclaim bool) state.Error {
+func (m *model) open(c *mClient, owner string, file int, access, deny state.Access, reclaim bool) nfs4.Status {
 	if access == 0 || access > 3 || deny > 3 {
-		return state.ErrInval
+		return nfs4.ErrInval
 	}
-	if e := m.mayGrant(c, reclaim); e != state.OK {
+	if e := m.mayGrant(c, reclaim); e != nfs4.OK {
 		return e
 	}
 	o := m.openOf(c, owner, file)
@@ -260,9 +261,9 @@ func (m *model) open(c *mClient, owner string, file int, access, deny state.Acce
 	}
 	if m.denied(file, own, access, deny) {
 		if reclaim {
-			return state.ErrReclaimConflict
+			return nfs4.ErrReclaimConflict
 		}
-		return state.ErrShareDenied
+		return nfs4.ErrShareDenied
 	}
 	m.tracking[c.id] = c.owner
 	if o = m.openOf(c, owner, file); o == nil {
@@ -275,12 +276,12 @@ func (m *model) open(c *mClient, owner string, file int, access, deny state.Acce
 		o.uncertain = false
 	}
 	o.repeatable, o.unanswered = [2]state.Access{}, [2]state.Access{}
-	return state.OK
+	return nfs4.OK
 }
 
-func (m *model) downgrade(o *mOpen, access, deny state.Access) state.Error {
+func (m *model) downgrade(o *mOpen, access, deny state.Access) nfs4.Status {
 	if access == 0 || access > 3 || deny > 3 {
-		return state.ErrInval
+		return nfs4.ErrInval
 	}
 	var left mOpen
 	for _, s := range o.shares {
@@ -289,12 +290,12 @@ func (m *model) downgrade(o *mOpen, access, deny state.Access) state.Error {
 		}
 	}
 	if a, d := left.share(); a != access || d != deny {
-		return state.ErrInval
+		return nfs4.ErrInval
 	}
 	o.shares = left.shares
 	o.id.Seqid++
 	o.uncertain, o.repeatable, o.unanswered = false, [2]state.Access{}, [2]state.Access{}
-	return state.OK
+	return nfs4.OK
 }
 
 // excluded says whether another owner's lock is in the way of cells i to j; silent
@@ -324,22 +325,22 @@ func (m *model) excluded(c *mClient, owner string, file, i, j int, write, take b
 	return false
 }
 
-func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim bool) (*mLocks, state.Error) {
+func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim bool) (*mLocks, nfs4.Status) {
 	need, cell := state.Read, byte('r')
 	if write {
 		need, cell = state.Write, 'w'
 	}
 	if a, _ := o.share(); a&need == 0 {
-		return nil, state.ErrOpenMode
+		return nil, nfs4.ErrOpenMode
 	}
-	if e := m.mayGrant(o.client, reclaim); e != state.OK {
+	if e := m.mayGrant(o.client, reclaim); e != nfs4.OK {
 		return nil, e
 	}
 	if m.excluded(o.client, owner, o.file, i, j, write, true) {
 		if reclaim {
-			return nil, state.ErrReclaimConflict
+			return nil, nfs4.ErrReclaimConflict
 		}
-		return nil, state.ErrDenied
+		return nil, nfs4.ErrDenied
 	}
 	for _, known := range o.locks {
 		if known.owner == owner {
@@ -351,7 +352,7 @@ func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim
 		o.locks = append(o.locks, l)
 	}
 	m.set(l, i, j, cell)
-	return l, state.OK
+	return l, nfs4.OK
 }
 
 // set is what LOCK, or with 0 LOCKU, does to the owner's cells, through whatever open it has them.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -118,15 +119,15 @@ func TestTwoVersionsOfANode(t *testing.T) {
 	}
 	id, other := one.mustOpen("x", 1), two.mustOpen("x", 1)
 	_, _, e := one.lock(id, "x", 1, true, 0, 10)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, d, e := two.lock(other, "x", 1, true, 5, 1)
-	if w.want(e, state.ErrDenied); d != (state.Denied{Owner: "x", Write: true, Length: 10}) {
+	if w.want(e, nfs4.ErrDenied); d != (state.Denied{Owner: "x", Write: true, Length: 10}) {
 		t.Errorf("denied by %+v", d)
 	}
 
 	w.pass(lease + 1)
 	_, e = two.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if n := w.Counts(); n.Clients != 2 || n.Silent != 1 { // b
 		t.Errorf("after a lease %d nodes, %d of them silent", n.Clients, n.Silent)
 	}
@@ -134,9 +135,9 @@ func TestTwoVersionsOfANode(t *testing.T) {
 	if n := w.Counts(); n.Clients != 2 || n.Silent != 2 {
 		t.Errorf("after a lease of both %d nodes, %d of them silent", n.Clients, n.Silent)
 	}
-	w.want(w.Evict(two.c.ID()), state.OK)
+	w.want(w.Evict(two.c.ID()), nfs4.OK)
 	_, e = one.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if n := w.Counts(); n.Clients != 2 || n.Opens != 1 || n.Locks != 1 {
 		t.Errorf("after one is evicted there are %+v", n)
 	}
@@ -153,10 +154,10 @@ func TestSharedInOneVersion(t *testing.T) {
 	one := w.joinFrom("10.0.0.1:701", "Linux NFSv4.2 pi", 10)
 	for range 2 {
 		_, e := w.exchangeFrom("10.0.0.2:701", "Linux NFSv4.2 pi", 11)
-		w.want(e, state.ErrDelay)
+		w.want(e, nfs4.ErrDelay)
 		w.pass(time.Second)
 		_, e = one.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	i := slices.IndexFunc(w.events, func(e state.Event) bool { return e.Kind == state.OwnerShared })
 	if i < 0 {
@@ -179,12 +180,12 @@ func TestGraceOfBothVersions(t *testing.T) {
 	if n := w.Counts(); !n.InGrace || n.Awaited != 1 {
 		t.Errorf("%d nodes are awaited, in grace %t", n.Awaited, n.InGrace)
 	}
-	w.want(w.ReclaimComplete(w.join(one, 1).c, false), state.OK)
+	w.want(w.ReclaimComplete(w.join(one, 1).c, false), nfs4.OK)
 	w.ok()
 	if n := w.Counts(); !n.InGrace || n.Awaited != 1 {
 		t.Errorf("after 4.1 has reclaimed %d nodes are awaited, in grace %t", n.Awaited, n.InGrace)
 	}
-	w.want(w.ReclaimComplete(w.join(two, 1).c, false), state.OK)
+	w.want(w.ReclaimComplete(w.join(two, 1).c, false), nfs4.OK)
 	w.ok()
 	if n := w.Counts(); n.InGrace || n.Awaited != 0 {
 		t.Errorf("after both %d nodes are awaited, in grace %t", n.Awaited, n.InGrace)

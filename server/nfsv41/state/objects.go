@@ -5,6 +5,8 @@ import (
 	"container/list"
 	"slices"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // What the five types of State hold, and how it hangs together: a client has sessions and opens, an open has a file
@@ -26,7 +28,7 @@ type Client struct {
 	came   string           // address of its EXCHANGE_ID
 	home   *address         // of that one
 	index  int              // in sessions.list
-	places [2]*list.Element // in the lists of those that are not confirmed
+	listed [2]*list.Element // where it is in the lists of those that are not confirmed
 
 	address   string // of its newest connection
 	confirmed bool
@@ -68,14 +70,14 @@ func (c *Client) tracked() TrackedClient {
 }
 
 // usable says whether a request that has c in hand may go on.
-func (c *Client) usable() Error {
+func (c *Client) usable() nfs4.Status {
 	switch {
 	case c.gone:
-		return ErrDeadSession
+		return nfs4.ErrDeadSession
 	case c.leaving:
-		return ErrDelay
+		return nfs4.ErrDelay
 	}
-	return OK
+	return nfs4.OK
 }
 
 func (c *Client) hasCallback() bool {
@@ -176,14 +178,14 @@ func (ses *session) findConn(conn Conn) int {
 // createReply is the one slot of a client's CREATE_SESSIONs.
 type createReply struct {
 	result     CreateSessionResult
-	err        Error
+	err        nfs4.Status
 	fore, back Channel // that were asked for; not saved
 }
 
 // triesOther reports whether the request asks for something else after a failure, by the same
 // sequence: there are clients that move theirs only when they have a session.
 func (r *createReply) triesOther(a *CreateSessionArgs) bool {
-	return r.err != OK && (r.fore != a.Fore || r.back != a.Back)
+	return r.err != nfs4.OK && (r.fore != a.Fore || r.back != a.Back)
 }
 
 // Slot is a slot of a session's fore channel, RFC 8881 section 2.10.6.1. Who has one

@@ -1,16 +1,18 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // Open is OPEN for CLAIM_NULL, CLAIM_FH and CLAIM_PREVIOUS. An owner that has the file
 // open already gets more of it, by the same stateid. isNew reports that it had not.
 //
 // It may call Tracking, so it can wait for the disk.
-func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
+func (s *State) Open(c *Client, a OpenArgs) (id nfs4.Stateid, isNew bool, e nfs4.Status) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.opens.unreserve(a.Reserved) // it is not in the way of its own OPEN
 	o, e := s.mayOpenLocked(c, &a)
-	if e != OK {
-		return Stateid{}, false, e
+	if e != nfs4.OK {
+		return nfs4.Stateid{}, false, e
 	}
 	if isNew = o == nil; isNew {
 		o = s.opens.addOpen(c, s.opens.newNumber(0), &a)
@@ -25,24 +27,24 @@ func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 		a.Slot.opened, a.Slot.seqid = o.number, o.seqid
 	}
 	s.opens.logOpen(o)
-	return s.opens.openID(o), isNew, OK
+	return s.opens.openID(o), isNew, nfs4.OK
 }
 
 // mayOpenLocked checks an OPEN until nothing is in its way and its client is in the client tracking, or there is an error. It returns the
 // open that it is to be added to, if any. mu may have been let go meanwhile, and is held since the last check.
 //
 // +checklocks:s.mu
-func (s *State) mayOpenLocked(c *Client, a *OpenArgs) (*openState, Error) {
+func (s *State) mayOpenLocked(c *Client, a *OpenArgs) (*openState, nfs4.Status) {
 	for {
 		o, again, e := s.tryOpenLocked(c, a)
 		switch {
-		case e != OK:
+		case e != nfs4.OK:
 			return nil, e
 		case again:
 		case c.recorded:
-			return o, OK
+			return o, nfs4.OK
 		default:
-			if e := s.recordLocked(c); e != OK {
+			if e := s.recordLocked(c); e != nfs4.OK {
 				return nil, e
 			}
 		}
@@ -51,7 +53,7 @@ func (s *State) mayOpenLocked(c *Client, a *OpenArgs) (*openState, Error) {
 
 // MayOpen returns the error of an Open, and changes nothing: for an OPEN that
 // makes a file.
-func (s *State) MayOpen(c *Client, a OpenArgs) Error {
+func (s *State) MayOpen(c *Client, a OpenArgs) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
 	for {
@@ -65,18 +67,18 @@ func (s *State) MayOpen(c *Client, a OpenArgs) Error {
 // again means that mu was let go, to take the file from a silent client.
 //
 // +checklocks:s.mu
-func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool, e Error) {
+func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool, e nfs4.Status) {
 	if !validShare(a.Access, a.Deny) || len(a.Owner) > OwnerMax {
-		return nil, false, ErrInval
+		return nil, false, nfs4.ErrInval
 	}
-	if e := c.usable(); e != OK {
+	if e := c.usable(); e != nfs4.OK {
 		return nil, false, e
 	}
-	if e := s.grace.mayGrant(c, a.Reclaim); e != OK {
+	if e := s.grace.mayGrant(c, a.Reclaim); e != nfs4.OK {
 		return nil, false, e
 	}
 	if s.opens.isReserved(a.File, a.does(), a.Deny) {
-		return nil, false, ErrDelay
+		return nil, false, nfs4.ErrDelay
 	}
 	f := s.opens.files[a.File]
 	if f != nil {
@@ -86,19 +88,19 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 	if o != nil && o.repeatable == combo(a.Access, a.Deny) {
 		own = o // it is this very OPEN's, which is sent again
 	}
-	if again, e := s.shareConflictLocked(f, own, a.does(), a.Deny); again || e != OK {
-		if e == ErrShareDenied && a.Reclaim {
-			e = ErrReclaimConflict
+	if again, e := s.shareConflictLocked(f, own, a.does(), a.Deny); again || e != nfs4.OK {
+		if e == nfs4.ErrShareDenied && a.Reclaim {
+			e = nfs4.ErrReclaimConflict
 		}
 		return nil, again, e
 	}
 	if o == nil && (!s.sessions.roomForOpen(c) || !s.sessions.roomForOwner(c, len(a.Owner))) {
-		if again, e := s.makeRoomForLocked(c, usage{opens: 1, ownerBytes: len(a.Owner)}); again || e != OK {
+		if again, e := s.makeRoomForLocked(c, usage{opens: 1, ownerBytes: len(a.Owner)}); again || e != nfs4.OK {
 			return nil, again, e
 		}
-		return nil, false, ErrNoSpc
+		return nil, false, nfs4.ErrNoSpc
 	}
-	return o, false, OK
+	return o, false, nfs4.OK
 }
 
 // shareConflictLocked compares with all opens of the file but own, as RFC 8881 section 9.7 does:
@@ -109,9 +111,9 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 // something, each denies the same, since they exclude each other otherwise, but for two at most.
 //
 // +checklocks:s.mu
-func (s *State) shareConflictLocked(f *file, own *openState, access, deny Access) (again bool, e Error) {
+func (s *State) shareConflictLocked(f *file, own *openState, access, deny Access) (again bool, e nfs4.Status) {
 	if f == nil || access&f.counts.deny() == 0 && deny&f.counts.access() == 0 {
-		return false, OK
+		return false, nfs4.OK
 	}
 	var silent *Client
 	more, void := false, false
@@ -128,7 +130,7 @@ func (s *State) shareConflictLocked(f *file, own *openState, access, deny Access
 				void = true
 			case access&o.deny == 0 && deny&o.access == 0:
 			case !s.sessions.leaseOver(o.client):
-				return false, ErrShareDenied
+				return false, nfs4.ErrShareDenied
 			default:
 				silent = o.client
 			}
@@ -137,29 +139,29 @@ func (s *State) shareConflictLocked(f *file, own *openState, access, deny Access
 	}
 	switch {
 	case silent == nil && !more: // all that are in the way go at this moment
-		return false, OK
+		return false, nfs4.OK
 	case silent == nil && void:
-		return false, ErrDelay
+		return false, nfs4.ErrDelay
 	case silent == nil:
-		return false, ErrShareDenied
+		return false, nfs4.ErrShareDenied
 	}
-	if e := s.dismissLocked(silent, ClientRevoked); e != OK {
+	if e := s.dismissLocked(silent, ClientRevoked); e != nfs4.OK {
 		return false, e
 	}
-	return true, OK
+	return true, nfs4.OK
 }
 
 // Downgrade is OPEN_DOWNGRADE, RFC 8881 section 18.18: access and deny must be the
 // union of what some of the OPENs had.
-func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access) (Stateid, Error) {
+func (s *State) Downgrade(c *Client, id nfs4.Stateid, f FileKey, access, deny Access) (nfs4.Stateid, nfs4.Status) {
 	s.mu.Lock()
 	defer s.unlock()
 	o, e := s.opens.findOpen(c, &id, &f)
-	if e != OK {
-		return Stateid{}, e
+	if e != nfs4.OK {
+		return nfs4.Stateid{}, e
 	}
 	if !validShare(access, deny) {
-		return Stateid{}, ErrInval
+		return nfs4.Stateid{}, nfs4.ErrInval
 	}
 	left, leftAccess, leftDeny := uint16(0), Access(0), Access(0)
 	for a := Read; a <= Both; a++ {
@@ -172,7 +174,7 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 		}
 	}
 	if leftAccess != access || leftDeny != deny {
-		return Stateid{}, ErrInval
+		return nfs4.Stateid{}, nfs4.ErrInval
 	}
 	s.opens.setShare(o, access, deny)
 	o.combos = left
@@ -180,7 +182,7 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 	o.repeatable, o.unanswered = 0, 0
 	s.opens.releaseDescriptors(o)
 	s.opens.logOpen(o)
-	return s.opens.openID(o), OK
+	return s.opens.openID(o), nfs4.OK
 }
 
 // ForgetVolume removes the opens of a volume's files, with their locks and descriptors, when the volume has ended: a client
@@ -193,14 +195,14 @@ func (s *State) ForgetVolume(volume uint64) {
 }
 
 // Close is CLOSE, RFC 8881 section 18.2. Locks that are left are released. The
-// stateid to answer is Invalid.
-func (s *State) Close(c *Client, id Stateid, f FileKey) Error {
+// stateid to answer is nfs4.InvalidStateid.
+func (s *State) Close(c *Client, id nfs4.Stateid, f FileKey) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
 	o, e := s.opens.findOpen(c, &id, &f)
-	if e != OK {
+	if e != nfs4.OK {
 		return e
 	}
 	s.locks.removeOpen(o)
-	return OK
+	return nfs4.OK
 }

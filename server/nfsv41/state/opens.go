@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // opens owns the open files, with their share reservations and descriptors, and the numbers of all
@@ -53,7 +55,7 @@ func (t *opens) other(number uint64) (o [12]byte) {
 // number returns the number of a stateid that this process made, otherwise 0. One of
 // an earlier process is as bad as any other that was never given out: clients hang
 // if TEST_STATEID says STALE_STATEID.
-func (t *opens) number(i *Stateid) uint64 {
+func (t *opens) number(i *nfs4.Stateid) uint64 {
 	if binary.BigEndian.Uint32(i.Other[:]) != t.cfg.Boot {
 		return 0
 	}
@@ -71,34 +73,34 @@ func nextSeqid(n uint32) uint32 {
 // checkSeqid compares the seqid of a request with that of the state, RFC 8881
 // section 8.2.2. If it is uncertain whether the client was told the current one, an older one
 // is as good.
-func checkSeqid(got, current uint32, uncertain bool) Error {
+func checkSeqid(got, current uint32, uncertain bool) nfs4.Status {
 	switch {
 	case got == 0 || got == current:
-		return OK
+		return nfs4.OK
 	case int32(got-current) < 0: // they wrap around
 		if uncertain {
-			return OK
+			return nfs4.OK
 		}
-		return ErrOldStateid
+		return nfs4.ErrOldStateid
 	}
-	return ErrBadStateid
+	return nfs4.ErrBadStateid
 }
 
-func (t *opens) openID(o *openState) Stateid {
-	return Stateid{Seqid: o.seqid, Other: t.other(o.number)}
+func (t *opens) openID(o *openState) nfs4.Stateid {
+	return nfs4.Stateid{Seqid: o.seqid, Other: t.other(o.number)}
 }
 
 // findOpen returns the open of a stateid that must be of an open.
-func (t *opens) findOpen(c *Client, id *Stateid, f *FileKey) (*openState, Error) {
-	if e := c.usable(); e != OK {
+func (t *opens) findOpen(c *Client, id *nfs4.Stateid, f *FileKey) (*openState, nfs4.Status) {
+	if e := c.usable(); e != nfs4.OK {
 		return nil, e
 	}
 	o := t.byNumber[t.number(id)]
 	if o == nil || o.client != c || o.file.key != *f {
-		return nil, ErrBadStateid
+		return nil, nfs4.ErrBadStateid
 	}
 	e := checkSeqid(id.Seqid, o.seqid, o.uncertain)
-	if e == OK && o.repeatable != 0 && (id.Seqid == o.seqid || o.seqid == 1) {
+	if e == nfs4.OK && o.repeatable != 0 && (id.Seqid == o.seqid || o.seqid == 1) {
 		t.notRepeated(o) // the client has the reply to its last OPEN
 	}
 	return o, e

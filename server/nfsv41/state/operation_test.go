@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -32,8 +33,8 @@ func (r *runner) operation(c *state.Client, mc *mClient) {
 func (r *runner) opReclaimComplete(c *state.Client, mc *mClient) {
 	oneFS := mostly(r, false, true)
 	e := r.ReclaimComplete(c, oneFS)
-	r.same("reclaim complete", e, OKor(mc.complete && !oneFS, state.ErrCompleteAlready))
-	if e == state.OK && !oneFS {
+	r.same("reclaim complete", e, OKor(mc.complete && !oneFS, nfs4.ErrCompleteAlready))
+	if e == nfs4.OK && !oneFS {
 		mc.complete = true
 		if r.m.grace != nil && r.m.grace.awaited[mc.owner] {
 			r.m.grace.awaited[mc.owner] = false
@@ -57,7 +58,7 @@ func (r *runner) opOpen(c *state.Client, mc *mClient) {
 	}
 	// What is reserved and given up changes nothing, and Open finds what Reserve has found.
 	var reserved state.Reservation
-	if r.rand.IntN(2) == 0 && r.Reserve(c, a, &reserved) == state.OK {
+	if r.rand.IntN(2) == 0 && r.Reserve(c, a, &reserved) == nfs4.OK {
 		if r.rand.IntN(2) == 0 {
 			r.Unreserve(&reserved)
 		}
@@ -66,7 +67,7 @@ func (r *runner) opOpen(c *state.Client, mc *mClient) {
 	id, isNew, e := r.Open(c, a)
 	want := r.m.open(mc, owner, f, access, deny, reclaim)
 	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)
-	if e != state.OK {
+	if e != nfs4.OK {
 		return
 	}
 	r.helds = append(r.helds, h)
@@ -80,7 +81,7 @@ func (r *runner) opOpen(c *state.Client, mc *mClient) {
 	}
 	if isNew {
 		o.id.Other = id.Other
-		if slices.ContainsFunc(r.stale, func(old state.Stateid) bool { return old.Other == id.Other }) {
+		if slices.ContainsFunc(r.stale, func(old nfs4.Stateid) bool { return old.Other == id.Other }) {
 			r.t.Fatalf("stateid %v comes a second time", id)
 		}
 	}
@@ -91,8 +92,8 @@ func (r *runner) opOpen(c *state.Client, mc *mClient) {
 }
 
 // someStateid returns a stateid of any time and any client, or near one.
-func (r *runner) someStateid(mc *mClient, locksOnly bool) state.Stateid {
-	var mine []state.Stateid
+func (r *runner) someStateid(mc *mClient, locksOnly bool) nfs4.Stateid {
+	var mine []nfs4.Stateid
 	for _, o := range r.m.opensOf(mc) {
 		if !locksOnly {
 			mine = append(mine, o.id)
@@ -119,7 +120,7 @@ func (r *runner) someStateid(mc *mClient, locksOnly bool) state.Stateid {
 }
 
 // find returns what a stateid stands for, and what is wrong with it.
-func (m *model) findStateid(mc *mClient, id state.Stateid, file int) (o *mOpen, l *mLocks, e state.Error) {
+func (m *model) findStateid(mc *mClient, id nfs4.Stateid, file int) (o *mOpen, l *mLocks, e nfs4.Status) {
 	var current uint32
 	uncertain := false
 	for _, mo := range m.opensOf(mc) {
@@ -134,24 +135,24 @@ func (m *model) findStateid(mc *mClient, id state.Stateid, file int) (o *mOpen, 
 	}
 	switch {
 	case o == nil, file >= 0 && o.file != file:
-		return nil, nil, state.ErrBadStateid
+		return nil, nil, nfs4.ErrBadStateid
 	case id.Seqid == 0 || id.Seqid == current, uncertain && id.Seqid < current:
-		return o, l, state.OK
+		return o, l, nfs4.OK
 	case id.Seqid < current:
-		return o, l, state.ErrOldStateid
+		return o, l, nfs4.ErrOldStateid
 	}
-	return o, l, state.ErrBadStateid
+	return o, l, nfs4.ErrBadStateid
 }
 
 // uses notes that a client has used the stateid of an open.
-func (o *mOpen) uses(id state.Stateid) {
+func (o *mOpen) uses(id nfs4.Stateid) {
 	if id.Seqid == o.id.Seqid || o.id.Seqid == 1 {
 		o.notRepeated()
 	}
 }
 
 // aFile is mostly the one that the stateid is for.
-func (r *runner) aFile(mc *mClient, id state.Stateid) int {
+func (r *runner) aFile(mc *mClient, id nfs4.Stateid) int {
 	o, _, _ := r.m.findStateid(mc, id, -1)
 	if o == nil {
 		return r.rand.IntN(3)
@@ -164,25 +165,25 @@ func (r *runner) opWithOpen(c *state.Client, mc *mClient) {
 	f := r.aFile(mc, id)
 	o, l, want := r.m.findStateid(mc, id, f)
 	if l != nil {
-		want = state.ErrBadStateid // it must be of an open
+		want = nfs4.ErrBadStateid // it must be of an open
 	}
-	if want == state.OK {
+	if want == nfs4.OK {
 		o.uses(id)
 	}
 	if r.rand.IntN(3) == 0 {
 		r.same("close", r.Close(c, id, file1(f)), want)
-		if want == state.OK {
+		if want == nfs4.OK {
 			r.m.opens = without(r.m.opens, o)
 		}
 		return
 	}
 	access, deny := state.Access(1+r.rand.IntN(3)), mostly(r, 0, state.Access(r.rand.IntN(5)))
-	if want == state.OK {
+	if want == nfs4.OK {
 		want = r.m.downgrade(o, access, deny)
 	}
 	got, e := r.Downgrade(c, id, file1(f), access, deny)
 	r.same("downgrade", e, want)
-	if e == state.OK && got != o.id {
+	if e == nfs4.OK && got != o.id {
 		r.t.Fatalf("stateid is %v, the model says %v", got, o.id)
 	}
 }
@@ -191,17 +192,17 @@ func (r *runner) opCheck(c *state.Client, mc *mClient) {
 	id := r.someStateid(mc, false)
 	f, access := r.aFile(mc, id), state.Access(1+r.rand.IntN(3))
 	o, l, want := r.m.findStateid(mc, id, f)
-	if want == state.OK {
+	if want == nfs4.OK {
 		if l == nil {
 			o.uses(id)
 		}
 		if a, _ := o.share(); access&^a != 0 {
-			want = state.ErrOpenMode
+			want = nfs4.ErrOpenMode
 		}
 	}
 	h, e := r.Check(c, id, file1(f), access)
 	r.same("check", e, want)
-	if e == state.OK {
+	if e == nfs4.OK {
 		if h.(*fakeHeld).users.Load() < 2 {
 			r.t.Fatal("Check gave a descriptor that nobody has open")
 		}
@@ -216,9 +217,9 @@ func (r *runner) opFree(c *state.Client, mc *mClient) {
 	o, l, want := r.m.findStateid(mc, id, -1)
 	free := false
 	switch {
-	case want == state.OK && (l == nil || l.cells != [cells]byte{}):
-		want = state.ErrLocksHeld
-	case want == state.OK:
+	case want == nfs4.OK && (l == nil || l.cells != [cells]byte{}):
+		want = nfs4.ErrLocksHeld
+	case want == nfs4.OK:
 		free = true
 	}
 	r.same("free", r.FreeStateid(c, id), want)
@@ -228,7 +229,7 @@ func (r *runner) opFree(c *state.Client, mc *mClient) {
 }
 
 // aRange returns cells, and a range of them that may be wrong.
-func (r *runner) aRange() (i, j int, offset, length uint64, e state.Error) {
+func (r *runner) aRange() (i, j int, offset, length uint64, e nfs4.Status) {
 	i, j = r.rand.IntN(cells), r.rand.IntN(cells)
 	if i > j {
 		i, j = j, i
@@ -244,13 +245,13 @@ func (r *runner) aRange() (i, j int, offset, length uint64, e state.Error) {
 	}
 	switch r.rand.IntN(30) {
 	case 0:
-		return i, j, offset, 0, state.ErrInval
+		return i, j, offset, 0, nfs4.ErrInval
 	case 1:
 		if offset > 1 {
-			return i, j, offset, toEOF - offset + 1, state.ErrInval
+			return i, j, offset, toEOF - offset + 1, nfs4.ErrInval
 		}
 	}
-	return i, j, offset, length, state.OK
+	return i, j, offset, length, nfs4.OK
 }
 
 func (r *runner) opLock(c *state.Client, mc *mClient) {
@@ -269,22 +270,22 @@ func (r *runner) opLock(c *state.Client, mc *mClient) {
 		owner = l.owner
 	}
 	a.Stateid = id
-	if bad != state.OK {
+	if bad != nfs4.OK {
 		want = bad
 	}
-	if want == state.OK && a.NewOwner {
+	if want == nfs4.OK && a.NewOwner {
 		o.uses(id)
 	}
-	if want == state.OK {
+	if want == nfs4.OK {
 		l, want = r.m.lock(o, l, owner, i, j, a.Write, a.Reclaim)
 	}
 	got, d, e := r.Lock(c, a)
 	r.same(fmt.Sprintf("lock reclaim=%t", a.Reclaim), e, want)
 	switch e {
-	case state.OK:
+	case nfs4.OK:
 		if got.Seqid == 1 {
 			l.id.Other = got.Other
-			if slices.ContainsFunc(r.stale, func(old state.Stateid) bool { return old.Other == got.Other }) {
+			if slices.ContainsFunc(r.stale, func(old nfs4.Stateid) bool { return old.Other == got.Other }) {
 				r.t.Fatalf("stateid %v comes a second time", got)
 			}
 		}
@@ -292,7 +293,7 @@ func (r *runner) opLock(c *state.Client, mc *mClient) {
 			r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
 		}
 		r.stale = append(r.stale, got)
-	case state.ErrDenied:
+	case nfs4.ErrDenied:
 		r.checkDenied(mc, owner, f, i, j, a.Write, d)
 	}
 }
@@ -326,15 +327,15 @@ func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool,
 func (r *runner) opTestLock(c *state.Client, mc *mClient) {
 	f, owner, write := r.rand.IntN(3), pick(r, fileOwners), r.rand.IntN(2) == 0
 	i, j, offset, length, want := r.aRange()
-	if want == state.OK && r.m.grace != nil {
-		want = state.ErrGrace
+	if want == nfs4.OK && r.m.grace != nil {
+		want = nfs4.ErrGrace
 	}
-	if want == state.OK && r.m.excluded(mc, owner, f, i, j, write, false) {
-		want = state.ErrDenied
+	if want == nfs4.OK && r.m.excluded(mc, owner, f, i, j, write, false) {
+		want = nfs4.ErrDenied
 	}
 	d, e := r.TestLock(c, []byte(owner), file1(f), write, offset, length)
 	r.same("test lock", e, want)
-	if e == state.ErrDenied {
+	if e == nfs4.ErrDenied {
 		r.checkDenied(mc, owner, f, i, j, write, d)
 	}
 }
@@ -345,17 +346,17 @@ func (r *runner) opUnlock(c *state.Client, mc *mClient) {
 	i, j, offset, length, bad := r.aRange()
 	_, l, want := r.m.findStateid(mc, id, f)
 	if l == nil {
-		want = state.ErrBadStateid // it must be of a lock owner
+		want = nfs4.ErrBadStateid // it must be of a lock owner
 	}
-	if bad != state.OK {
+	if bad != nfs4.OK {
 		want = bad
 	}
-	if want == state.OK {
+	if want == nfs4.OK {
 		r.m.set(l, i, j, 0)
 	}
 	got, e := r.Unlock(c, id, file1(f), offset, length)
 	r.same("unlock", e, want)
-	if e == state.OK && got != l.id {
+	if e == nfs4.OK && got != l.id {
 		r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -33,7 +34,7 @@ type runner struct {
 	conn     state.Conn
 	log      []string
 	outcomes map[string]int
-	stale    []state.Stateid // of all times
+	stale    []nfs4.Stateid // of all times
 	helds    []*fakeHeld
 	slot     *state.Slot // of the request
 	mslot    *mSlot
@@ -59,7 +60,7 @@ func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
 		r.compare()
 	}
 	for _, c := range r.m.clients {
-		r.want(r.Evict(c.id), state.OK)
+		r.want(r.Evict(c.id), nfs4.OK)
 	}
 	r.ok()
 	if n := r.Counts(); n != (state.Counts{InGrace: n.InGrace, Awaited: n.Awaited}) {
@@ -77,7 +78,7 @@ func (r *runner) note(format string, args ...any) {
 }
 
 // same compares an outcome with that of the model.
-func (r *runner) same(what string, got, want state.Error) {
+func (r *runner) same(what string, got, want nfs4.Status) {
 	r.t.Helper()
 	r.note("%s: %v", what, got)
 	r.outcomes[what+" "+got.String()]++
@@ -184,18 +185,18 @@ func (r *runner) step() {
 		r.dies()
 	case n < 101:
 		if c := pick(r, r.m.clients); c != nil {
-			r.same("evict", r.Evict(c.id), state.OK)
+			r.same("evict", r.Evict(c.id), nfs4.OK)
 			r.m.dismiss(c)
 		}
 	case n < 130:
 		f, a := r.rand.IntN(3), state.Access(1+r.rand.IntN(3))
-		want := state.OK
+		want := nfs4.OK
 		if r.m.grace != nil {
-			want = state.ErrGrace
+			want = nfs4.ErrGrace
 		} else if r.m.denied(f, nil, a, 0) {
-			want = state.ErrLocked
+			want = nfs4.ErrLocked
 		}
-		r.same("special", r.CheckSpecial(state.Anonymous, file1(f), a), want)
+		r.same("special", r.CheckSpecial(nfs4.Stateid{}, file1(f), a), want)
 	default:
 		r.stepCompound()
 	}
@@ -237,7 +238,7 @@ func (r *runner) dies() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := p.State(nil, r.tracking.become, r.reopen)
+	s, err := p.State(r.tracking.entries(), r.tracking.become, r.reopen)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -299,7 +300,7 @@ func (r *runner) stepExchange() {
 	})
 	isNew, want := r.m.exchange(owner, v, p, update)
 	r.same(fmt.Sprintf("exchange new=%t update=%t", isNew, update), e, want)
-	if e != state.OK {
+	if e != nfs4.OK {
 		return
 	}
 	if isNew {
@@ -321,7 +322,7 @@ func (r *runner) stepCreateSession() {
 	c := pick(r, r.m.clients)
 	if c == nil {
 		_, e := r.CreateSession(state.CreateSessionArgs{ClientID: 1, Principal: root})
-		r.same("create", e, state.ErrStaleClientID)
+		r.same("create", e, nfs4.ErrStaleClientID)
 		return
 	}
 	a := state.CreateSessionArgs{
@@ -329,27 +330,27 @@ func (r *runner) stepCreateSession() {
 		Principal: mostly(r, c.principal, state.Principal{UID: 7}), Fore: channel, Back: channel,
 	}
 	got, e := r.CreateSession(a)
-	want := state.OK
+	want := nfs4.OK
 	switch {
 	case !c.confirmed && a.Principal != c.principal:
-		want = state.ErrClidInUse
+		want = nfs4.ErrClidInUse
 	case a.Seq == c.createSeq && c.uncertain: // as if it were new
 	case a.Seq == c.createSeq && c.createSeq > 0:
-		r.same("create again", e, OKor(c.created == nil, state.ErrNoSpc))
+		r.same("create again", e, OKor(c.created == nil, nfs4.ErrNoSpc))
 		if c.created != nil && got != *c.created {
 			r.t.Fatalf("the reply again is %+v, was %+v", got, *c.created)
 		}
 		return
 	case a.Seq != c.createSeq+1:
-		want = state.ErrSeqMisordered
+		want = nfs4.ErrSeqMisordered
 	case len(c.sessions) >= r.LimitsOf().Sessions:
-		want = state.ErrNoSpc
+		want = nfs4.ErrNoSpc
 		c.createSeq = a.Seq
 		c.created = nil
 		c.settle(r.now)
 	}
 	r.same("create", e, want)
-	if e != state.OK {
+	if e != nfs4.OK {
 		return
 	}
 	if old := r.m.find(c.owner, true); old != nil && old != c {
@@ -369,11 +370,11 @@ func (c *mClient) settle(now time.Time) {
 }
 
 // OKor returns OK, or e if the condition holds.
-func OKor(condition bool, e state.Error) state.Error {
+func OKor(condition bool, e nfs4.Status) nfs4.Status {
 	if condition {
 		return e
 	}
-	return state.OK
+	return nfs4.OK
 }
 
 func (r *runner) stepDestroy() {
@@ -382,13 +383,13 @@ func (r *runner) stepDestroy() {
 		return
 	}
 	if ses := pick(r, c.sessions); ses != nil && r.rand.IntN(3) > 0 {
-		r.same("destroy session", r.DestroySession(ses.id, r.conn, nil), state.OK)
+		r.same("destroy session", r.DestroySession(ses.id, r.conn, nil), nfs4.OK)
 		c.sessions = without(c.sessions, ses)
 		return
 	}
 	e := r.DestroyClientID(c.id, c.principal, r.conn)
-	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, state.ErrClientIDBusy))
-	if e == state.OK {
+	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, nfs4.ErrClientIDBusy))
+	if e == nfs4.OK {
 		r.m.remove(c)
 	}
 }
@@ -416,28 +417,28 @@ func (r *runner) stepCompound() {
 	got, e := r.Sequence(a)
 	switch {
 	case int(a.Slot) >= len(ses.slots):
-		r.same("sequence", e, state.ErrBadSlot)
+		r.same("sequence", e, nfs4.ErrBadSlot)
 		return
 	case a.Seq == slot.seq && slot.seq == 0:
-		r.same("sequence", e, state.ErrSeqMisordered)
+		r.same("sequence", e, nfs4.ErrSeqMisordered)
 		return
 	case a.Seq == slot.seq && a.Digest != slot.digest:
-		r.same("sequence again", e, state.ErrSeqFalseRetry)
+		r.same("sequence again", e, nfs4.ErrSeqFalseRetry)
 		return
 	case a.Seq == slot.seq:
-		r.same("sequence again", e, OKor(!slot.cached, state.ErrRetryUncachedRep))
+		r.same("sequence again", e, OKor(!slot.cached, nfs4.ErrRetryUncachedRep))
 		if slot.cached && (got.Slot != nil || string(got.Reply) != slot.reply) {
 			r.t.Fatalf("the reply again is %q, was %q", got.Reply, slot.reply)
 		}
 		c.seen, c.returning = r.now, false
 		return
 	case a.Seq != slot.seq+1:
-		r.same("sequence", e, state.ErrSeqMisordered)
+		r.same("sequence", e, nfs4.ErrSeqMisordered)
 		return
 	}
-	r.same("sequence", e, state.OK)
+	r.same("sequence", e, nfs4.OK)
 	c.seen, c.returning = r.now, false
-	if again, e := r.Sequence(a); e != state.ErrDelay || again.Slot != nil {
+	if again, e := r.Sequence(a); e != nfs4.ErrDelay || again.Slot != nil {
 		r.t.Fatalf("a duplicate of what runs gets %v", e)
 	}
 	if id := got.Slot.Client().ID(); id != c.id {

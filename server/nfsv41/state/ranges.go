@@ -3,6 +3,8 @@ package state
 import (
 	"math"
 	"slices"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // lockRange is a range of bytes that is locked. It includes last, so that it can go
@@ -14,14 +16,14 @@ type lockRange struct {
 
 // newRange returns the range of a request, RFC 8881 section 18.10.3. A length of all
 // ones is to the end of the file, whatever its size.
-func newRange(offset, length uint64, write bool) (lockRange, Error) {
+func newRange(offset, length uint64, write bool) (lockRange, nfs4.Status) {
 	switch {
 	case length == math.MaxUint64:
-		return lockRange{offset, math.MaxUint64, write}, OK
+		return lockRange{offset, math.MaxUint64, write}, nfs4.OK
 	case length == 0, length > math.MaxUint64-offset:
-		return lockRange{}, ErrInval
+		return lockRange{}, nfs4.ErrInval
 	}
-	return lockRange{offset, offset + length - 1, write}, OK
+	return lockRange{offset, offset + length - 1, write}, nfs4.OK
 }
 
 // length is that of newRange.

@@ -1,8 +1,9 @@
 package state
 
 import (
-	"cmp"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // graceLeases is how many leases a grace period lasts, of the longest that somebody was told whom it waits for. RFC 8881
@@ -21,7 +22,7 @@ func (s *State) BeginGrace(tracking []TrackedClient) (most time.Duration) {
 	g := &s.grace
 	longest := s.cfg.Lease
 	for i := range tracking {
-		longest = max(longest, min(cmp.Or(tracking[i].Lease, leaseUnsaid), LongestLease))
+		longest = max(longest, min(tracking[i].Lease, LongestLease))
 	}
 	g.start(graceLeases * longest)
 	for _, e := range tracking {
@@ -65,17 +66,17 @@ func (s *State) Excuse(owners ...string) {
 
 // ReclaimComplete is RECLAIM_COMPLETE, RFC 8881 section 18.51. oneFS is
 // rca_one_fs: it is about a file system that has moved, and ends nothing.
-func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
+func (s *State) ReclaimComplete(c *Client, oneFS bool) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
-	if e := c.usable(); e != OK {
+	if e := c.usable(); e != nfs4.OK {
 		return e
 	}
 	if oneFS {
-		return OK
+		return nfs4.OK
 	}
 	if c.complete {
-		return ErrCompleteAlready
+		return nfs4.ErrCompleteAlready
 	}
 	c.complete = true
 	s.sessions.logClient(c)
@@ -83,7 +84,7 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 		s.grace.logGrace(record{Reclaimed: []byte(c.owner)})
 		s.tryEndGraceLocked()
 	}
-	return OK
+	return nfs4.OK
 }
 
 // tryEndGraceLocked ends the grace period if everybody has reclaimed or its time is over.

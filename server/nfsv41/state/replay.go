@@ -117,7 +117,8 @@ func (p *Replay) grace(r *record) error {
 		g.forget(owner)
 		w := g.await(owner)
 		for _, id := range r.Awaited.Entries {
-			w.entries = append(w.entries, TrackedClient{ClientID: id, Owner: owner})
+			// The lease is in the client tracking (complete). If that is damaged, it may be any.
+			w.entries = append(w.entries, TrackedClient{ClientID: id, Owner: owner, Lease: LongestLease})
 		}
 		if r.Awaited.Done {
 			g.reclaimed(owner)
@@ -143,19 +144,19 @@ func (p *Replay) client(r *clientRecord) error {
 		rec = &ownerRecord{}
 	}
 	if c == nil {
-		place := &rec.unconfirmed
+		entry := &rec.unconfirmed
 		if r.Confirmed {
-			place = &rec.confirmed
+			entry = &rec.confirmed
 		}
-		if *place != nil || r.ID == 0 {
+		if *entry != nil || r.ID == 0 || r.Minor == 0 || r.Lease <= 0 {
 			return fmt.Errorf("client %x: %w", r.ID, errDamaged)
 		}
 		c = &Client{
-			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: max(1, r.Minor), since: r.Since,
+			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: r.Minor, since: r.Since,
 			came: r.Address, address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
-			lease: max(s.cfg.Lease, min(r.lease(), LongestLease)),
+			lease: max(s.cfg.Lease, min(r.Lease, LongestLease)),
 		}
-		*place = c
+		*entry = c
 		s.sessions.owners[owner] = rec
 		s.sessions.addClient(c, s.sessions.addressOf(c.address))
 	}

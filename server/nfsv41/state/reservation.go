@@ -1,5 +1,7 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // Reservation is what an OPEN that is under way has of a file's share reservations, before it has an open: nobody gets what it excludes.
 // With it an OPEN does first what may fail, such as setting the size, and changes what its owner has open at the very end, or not at
 // all (RFC 8881 section 18.16). The zero Reservation reserves nothing.
@@ -11,15 +13,15 @@ type Reservation struct {
 // Reserve checks an Open as MayOpen does, and makes a reservation for it. Open takes the reservation over, Unreserve ends it.
 //
 // It may call Tracking, so it can wait for the disk.
-func (s *State) Reserve(c *Client, a OpenArgs, r *Reservation) Error {
+func (s *State) Reserve(c *Client, a OpenArgs, r *Reservation) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
-	if _, e := s.mayOpenLocked(c, &a); e != OK {
+	if _, e := s.mayOpenLocked(c, &a); e != nfs4.OK {
 		return e
 	}
 	*r = Reservation{a.File, a.does(), a.Deny}
 	s.opens.reserve(r, 1)
-	return OK
+	return nfs4.OK
 }
 
 // Unreserve ends a reservation, unless Open has.

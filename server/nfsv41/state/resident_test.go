@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -55,26 +56,26 @@ func TestResident(t *testing.T) {
 	keep := func(r state.CreateSessionResult) {
 		for slot := range r.Fore.MaxSlots {
 			got, e := m.Sequence(state.SequenceArgs{Session: r.ID, Slot: slot, Seq: 1, Ops: 1, Size: 100})
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 			got.Slot.Done(reply[:r.Fore.MaxResponseCached], true)
 		}
 	}
 	for i := range l.Clients * 4 / 5 {
 		address := fmt.Sprintf("10.%d.%d.%d:700", i>>16, i>>8&255, i&255)
 		id, e := m.exchangeFrom(address, fmt.Sprint(strings.Repeat("o", 100), i), 1)
-		m.want(e, state.OK)
+		m.want(e, nfs4.OK)
 		for j := range uint32(l.Sessions) {
 			r, e := m.CreateSession(state.CreateSessionArgs{
 				ClientID: id.ClientID, Seq: id.Seq + j, Principal: root, Fore: linux.fore, Back: linux.back, BackChannel: true, Callback: "callback", Conn: newConn(address),
 			})
-			if e == state.ErrNoSpc {
+			if e == nfs4.ErrNoSpc {
 				break
 			}
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 			keep(r)
 		}
 		c := m.Client(id.ClientID)
-		m.want(m.ReclaimComplete(c, false), state.OK)
+		m.want(m.ReclaimComplete(c, false), nfs4.OK)
 		nodes = append(nodes, &node{w: m.world, c: c})
 	}
 	sessions := resident()
@@ -83,13 +84,13 @@ func TestResident(t *testing.T) {
 	for i := range l.AllOpens {
 		n := nodes[i%len(nodes)]
 		id, _, e := m.Open(n.c, state.OpenArgs{Owner: owner(i), File: m.key(i), Access: state.Both})
-		if e == state.ErrNoSpc {
+		if e == nfs4.ErrNoSpc {
 			continue
 		}
-		m.want(e, state.OK)
+		m.want(e, nfs4.OK)
 		for j := range 3 {
 			_, _, e := m.Lock(n.c, state.LockArgs{Stateid: id, NewOwner: j == 0, Owner: owner(i), File: m.key(i), Write: true, Offset: uint64(2 * j), Length: 1})
-			if e != state.OK {
+			if e != nfs4.OK {
 				break
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -30,15 +31,15 @@ func TestRest(t *testing.T) {
 		t.Error("a client that is silent for less than a lease needs nothing")
 	}
 	_, e := w.exchange("unconfirmed", 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if w.Expire() {
 		t.Error("a client that is not confirmed stays unseen")
 	}
-	w.want(w.DestroyClientID(w.Snapshot(0).Clients[1].ID, root, newConn(home)), state.OK)
+	w.want(w.DestroyClientID(w.Snapshot(0).Clients[1].ID, root, newConn(home)), nfs4.OK)
 	if !w.Expire() {
 		t.Error("something is due again")
 	}
-	w.want(w.ReclaimComplete(n.c, false), state.OK)
+	w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 	n.openBy("o", 1, state.Read)
 	due()
 	w.dies()
@@ -55,7 +56,7 @@ func TestRest(t *testing.T) {
 	w.Expire()
 	due()
 	_, e = n.renew() // it has the reply
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if !due() {
 		t.Error("nobody is told of what is to be logged")
 	}

@@ -1,8 +1,10 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // CreateSession is CREATE_SESSION, RFC 8881 section 18.36: look up, sequence,
 // confirmation, creation.
-func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) {
+func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, nfs4.Status) {
 	s.mu.Lock()
 	defer s.unlock()
 	returned := false // the incarnation before is gone
@@ -10,32 +12,32 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		c := s.sessions.clients[a.ClientID]
 		switch {
 		case c == nil:
-			return CreateSessionResult{}, ErrStaleClientID
+			return CreateSessionResult{}, nfs4.ErrStaleClientID
 		case c.leaving:
-			return CreateSessionResult{}, ErrDelay
+			return CreateSessionResult{}, nfs4.ErrDelay
 		case !c.confirmed && c.principal != a.Principal:
 			// Not cached: a stranger must not move the client's sequence. When the client ID is
 			// confirmed, any principal of the node may make sessions.
-			return CreateSessionResult{}, ErrClidInUse
+			return CreateSessionResult{}, nfs4.ErrClidInUse
 		case c.confirmed && !s.sessions.mayBe(c, addressOf(a.Conn)):
 			// Not the reply of before either: it has the ID of a session. Linux asks with EXCHANGE_ID next, whose verifier shows that it
 			// is the node at another address. CLID_INUSE would end all its mounts.
-			return CreateSessionResult{}, ErrDelay
+			return CreateSessionResult{}, nfs4.ErrDelay
 		case !c.confirmed && !s.mayReplaceLocked(c.owner, c.verifier, c.address): // it could when it came
-			return CreateSessionResult{}, ErrDelay
+			return CreateSessionResult{}, nfs4.ErrDelay
 		case a.Seq == c.createSeq && c.uncertain: // as if it had not come before
 		case a.Seq == c.createSeq && c.created != nil && !c.created.triesOther(&a):
 			return c.created.result, c.created.err
 		case a.Seq == c.createSeq && c.created != nil: // as if that had not come before
 		case a.Seq != c.createSeq+1:
-			return CreateSessionResult{}, ErrSeqMisordered
+			return CreateSessionResult{}, nfs4.ErrSeqMisordered
 		}
-		if e := s.sessions.checkChannels(&a); e != OK {
+		if e := s.sessions.checkChannels(&a); e != nfs4.OK {
 			return s.sessions.keepCreated(c, &a, CreateSessionResult{}, e)
 		}
 		// A client that starts again makes room for itself.
 		if old := s.sessions.owners[c.owner].confirmed; old != nil && old != c {
-			if e := s.dismissLocked(old, ClientReturned); e != OK {
+			if e := s.dismissLocked(old, ClientReturned); e != nfs4.OK {
 				return CreateSessionResult{}, e
 			}
 			returned = true
@@ -43,7 +45,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		}
 		if len(c.sessions) > 0 {
 			if len(c.sessions) >= s.cfg.Limits.Sessions || !s.sessions.roomForSession(c) && !s.sessions.makeRoomForSession(c) {
-				return s.sessions.keepCreated(c, &a, CreateSessionResult{}, ErrNoSpc)
+				return s.sessions.keepCreated(c, &a, CreateSessionResult{}, nfs4.ErrNoSpc)
 			}
 		}
 		if !c.confirmed {
@@ -58,7 +60,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		ses := s.addSessionLocked(c, fore, back, &a)
 		return s.sessions.keepCreated(c, &a, CreateSessionResult{
 			ID: ses.id, Seq: a.Seq, Fore: fore, Back: back, BackChannel: ses.backChannel,
-		}, OK)
+		}, nfs4.OK)
 	}
 }
 
@@ -91,46 +93,46 @@ func (s *State) addSessionLocked(c *Client, fore, back Channel, a *CreateSession
 // COMPOUND that it is part of, or nil. Without state protection it may come from any principal,
 // but it must come by one of the session's connections, if there is any: a client that has
 // connected anew may send it first of all.
-func (s *State) DestroySession(id SessionID, conn Conn, via *Slot) Error {
+func (s *State) DestroySession(id SessionID, conn Conn, via *Slot) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
 	ses := s.sessions.byID[id]
 	if ses == nil {
-		return ErrBadSession
+		return nfs4.ErrBadSession
 	}
 	if len(ses.conns) > 0 && ses.findConn(conn) < 0 {
-		return ErrConnNotBound
+		return nfs4.ErrConnNotBoundToSession
 	}
 	own := 0
 	if via != nil && via.session == ses {
 		own = 1
 	}
 	if ses.busy > own {
-		return ErrDelay
+		return nfs4.ErrDelay
 	}
 	s.sessions.removeSession(ses)
-	return OK
+	return nfs4.OK
 }
 
 // BindConn is BIND_CONN_TO_SESSION, RFC 8881 section 18.34. want is Fore, Back, or
 // both, which is also for the two that leave it to the server. A session without Callback
 // has no back channel.
-func (s *State) BindConn(id SessionID, conn Conn, want Direction) (got Direction, client uint64, e Error) {
+func (s *State) BindConn(id SessionID, conn Conn, want Direction) (got Direction, client uint64, e nfs4.Status) {
 	s.mu.Lock()
 	defer s.unlock()
 	ses := s.sessions.byID[id]
 	if ses == nil {
-		return 0, 0, ErrBadSession
+		return 0, 0, nfs4.ErrBadSession
 	}
 	if ses.callback == nil {
 		want &^= Back
 	}
 	if want&(Fore|Back) == 0 {
-		return 0, 0, ErrInval
+		return 0, 0, nfs4.ErrInval
 	}
 	ses.backChannel = ses.backChannel || want&Back != 0
 	s.sessions.bind(ses, conn, want)
-	return want, ses.client.id, OK
+	return want, ses.client.id, nfs4.OK
 }
 
 // ConnClosed must be called for each connection that was ever passed in, after its

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -11,24 +12,24 @@ import (
 func TestCreateSessionSequence(t *testing.T) {
 	w := newWorld(t, state.Limits{Sessions: 2})
 	id, e := w.exchange("o", 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	a := state.CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq - 1, Principal: root, Fore: channel, Back: channel}
 	_, e = w.CreateSession(a)
-	w.want(e, state.ErrSeqMisordered) // there is nothing to replay
+	w.want(e, nfs4.ErrSeqMisordered) // there is nothing to replay
 	a.Seq = id.Seq
 	stranger := a
 	stranger.Principal.UID = 1000
 	_, e = w.CreateSession(stranger)
-	w.want(e, state.ErrClidInUse)
+	w.want(e, nfs4.ErrClidInUse)
 	first, e := w.CreateSession(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	again, e := w.CreateSession(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if again != first || w.Counts().Sessions != 1 {
 		t.Errorf("a retransmission made %+v after %+v", again, first)
 	}
 	again, e = w.CreateSession(stranger) // the client ID is confirmed
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if again != first || w.Counts().Sessions != 1 {
 		t.Errorf("a retransmission by another principal made %+v after %+v", again, first)
 	}
@@ -39,21 +40,21 @@ func TestCreateSessionSequence(t *testing.T) {
 	small.Fore.MaxRequest = 10
 	for range 3 {
 		_, e = w.CreateSession(small)
-		w.want(e, state.ErrTooSmall)
+		w.want(e, nfs4.ErrTooSmall)
 	}
 	a.Seq += 2
 	_, e = w.CreateSession(a)
-	w.want(e, state.ErrSeqMisordered)
+	w.want(e, nfs4.ErrSeqMisordered)
 	a.Seq--
 	stranger.Seq = a.Seq
 	second, e := w.CreateSession(stranger)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if second.ID == first.ID {
 		t.Error("two sessions have one ID")
 	}
 	a.Seq++
 	_, e = w.CreateSession(a)
-	w.want(e, state.ErrNoSpc)
+	w.want(e, nfs4.ErrNoSpc)
 	w.ok()
 }
 
@@ -75,17 +76,17 @@ func TestCreateSessionTriesOther(t *testing.T) {
 			small := a
 			small.BackChannel = back
 			change(&small)
-			if _, e := w.CreateSession(small); e != state.ErrTooSmall {
+			if _, e := w.CreateSession(small); e != nfs4.ErrTooSmall {
 				t.Errorf("%s, back channel %t: %v", name, back, e)
 			}
 		}
 	}
 	first, e := w.CreateSession(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	other := a
 	other.Fore.MaxOps--
 	again, e := w.CreateSession(other) // after a success it is one
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if again != first || w.Counts().Sessions != 2 {
 		t.Errorf("a retransmission made %+v after %+v", again, first)
 	}
@@ -97,11 +98,11 @@ func TestCreateSessionThatFails(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	old := w.ready("o", 1)
 	id, e := w.exchange("o", 2)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = w.CreateSession(state.CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq, Principal: root})
-	w.want(e, state.ErrTooSmall)
+	w.want(e, nfs4.ErrTooSmall)
 	_, e = old.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.ok()
 }
 
@@ -115,14 +116,14 @@ func TestNegotiation(t *testing.T) {
 	back := state.Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16}
 	for i := range 400 {
 		id, e := w.exchangeFrom(fmt.Sprintf("10.0.%d.%d:700", i/256, i%256), fmt.Sprint(i), 1)
-		if e != state.OK && i > 300 { // the last quarter of the clients
+		if e != nfs4.OK && i > 300 { // the last quarter of the clients
 			break
 		}
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		r, e := w.CreateSession(state.CreateSessionArgs{
 			ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: linux, Back: back, BackChannel: true,
 		})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 		if i == 0 && (r.Fore.MaxSlots != 16/4+1 || r.Fore.MaxResponseCached != 3428) {
 			t.Errorf("the first session got %+v", r.Fore)
@@ -146,7 +147,7 @@ func TestSlotsWithoutReplies(t *testing.T) {
 	for range 15 {
 		again.Seq++
 		r, e := w.CreateSession(again)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if r.Fore.MaxSlots != 1 {
 			t.Errorf("%d slots where there is memory for one", r.Fore.MaxSlots)
 		}
@@ -162,18 +163,18 @@ func TestSilentSessionsEnd(t *testing.T) {
 	for i := range 3 {
 		a.create.Seq++
 		r, e := w.CreateSession(a.create)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		ended = append(ended, r.ID)
 		if i > 0 {
 			b.create.Seq++
 			_, e = w.CreateSession(b.create)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		}
 	}
 	w.pass(lease + 1)
 	w.Expire()
 	for _, id := range ended[:2] {
-		w.want(w.DestroySession(id, a.conn, nil), state.OK)
+		w.want(w.DestroySession(id, a.conn, nil), nfs4.OK)
 		w.ok()
 	}
 	before := w.Counts().Sessions + 1
@@ -181,7 +182,7 @@ func TestSilentSessionsEnd(t *testing.T) {
 		w.ok()
 		c.create.Seq++
 		_, e := w.CreateSession(c.create)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if w.Counts().Sessions < before {
 			break
 		}
@@ -189,9 +190,9 @@ func TestSilentSessionsEnd(t *testing.T) {
 	}
 	w.ok()
 	_, e := b.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	_, e = a.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 }
 
 // When all sessions are taken, a client whose lease is over loses those that it has, and keeps what it has
@@ -200,30 +201,30 @@ func TestSilentSessionsMakeRoom(t *testing.T) {
 	w := newWorld(t, state.Limits{MoreSessions: 4})
 	a, b := w.ready("a", 1), w.ready("b", 1)
 	id := a.mustOpen("x", 1)
-	more := func(n *node) (state.CreateSessionResult, state.Error) {
+	more := func(n *node) (state.CreateSessionResult, nfs4.Status) {
 		n.create.Seq++
 		return w.CreateSession(n.create)
 	}
 	for range 3 {
 		_, e := more(a)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 	}
 	_, e := more(b)
-	w.want(e, state.ErrNoSpc) // the last is for another address
+	w.want(e, nfs4.ErrNoSpc) // the last is for another address
 	c := w.joinFrom("10.0.0.2:700", "c", 1)
 	w.ok()
 	w.pass(lease + 1)
 	_, e = c.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, e = more(b)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.ok()
 	_, e = a.renew()
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	a.create.Seq++
 	_, e = w.CreateSession(a.create)
-	w.want(e, state.OK)
-	w.want(w.Close(a.c, id, file1(1)), state.OK)
+	w.want(e, nfs4.OK)
+	w.want(w.Close(a.c, id, file1(1)), nfs4.OK)
 	w.ok()
 }
 
@@ -235,7 +236,7 @@ func TestConnections(t *testing.T) {
 		t.Fatalf("paths are %+v", paths)
 	}
 	status, e := n.renew()
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if status != 0 {
 		t.Errorf("status is %x", status)
 	}
@@ -249,11 +250,11 @@ func TestConnections(t *testing.T) {
 		t.Errorf("status is %x", status)
 	}
 	_, _, e = w.BindConn(n.session, n.conn, 0)
-	w.want(e, state.ErrInval)
+	w.want(e, nfs4.ErrInval)
 	_, _, e = w.BindConn(state.SessionID{}, n.conn, state.Back)
-	w.want(e, state.ErrBadSession)
+	w.want(e, nfs4.ErrBadSession)
 	dir, client, e := w.BindConn(n.session, n.conn, state.Fore|state.Back)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	status, _ = n.renew()
 	if can, known := w.CanCallBack(client); client != n.c.ID() || !can || !known {
 		t.Errorf("client %d can be called: %t", client, can)
@@ -269,15 +270,15 @@ func TestConnections(t *testing.T) {
 	for i := range 100 {
 		n.conn = newConn(fmt.Sprint(i))
 		_, e = n.renew()
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ok()
 	}
 	_, _, e = w.BindConn(n.session, n.conn, state.Back)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if paths := w.CallbackPaths(n.c.ID()); paths[0].Callback != "o" {
 		t.Errorf("paths are %+v", paths)
 	}
-	w.want(w.Evict(n.c.ID()), state.OK)
+	w.want(w.Evict(n.c.ID()), nfs4.OK)
 	w.ok()
 	if w.CallbackPaths(n.c.ID()) != nil {
 		t.Error("connections of no session are left")
@@ -293,17 +294,17 @@ func TestDestroySessionInUse(t *testing.T) {
 	n := w.ready("o", 1)
 	a := state.SequenceArgs{Session: n.session, Seq: 1, Ops: 2, Conn: n.conn}
 	own, e := w.Sequence(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	a.Slot, a.HighestSlot = 1, 1
 	other, e := w.Sequence(a)
-	w.want(e, state.OK)
-	w.want(w.DestroySession(n.session, n.conn, own.Slot), state.ErrDelay)
+	w.want(e, nfs4.OK)
+	w.want(w.DestroySession(n.session, n.conn, own.Slot), nfs4.ErrDelay)
 	other.Slot.Done(nil, false)
-	w.want(w.DestroySession(n.session, n.conn, nil), state.ErrDelay)
-	w.want(w.DestroySession(n.session, n.conn, own.Slot), state.OK)
+	w.want(w.DestroySession(n.session, n.conn, nil), nfs4.ErrDelay)
+	w.want(w.DestroySession(n.session, n.conn, own.Slot), nfs4.OK)
 	own.Slot.Done([]byte("destroyed"), true)
 	w.ok()
-	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), state.OK) // nothing of it is under way
+	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), nfs4.OK) // nothing of it is under way
 }
 
 // DESTROY_SESSION comes by a connection of the session, or by any if it has none: RFC 8881 section
@@ -311,8 +312,8 @@ func TestDestroySessionInUse(t *testing.T) {
 func TestDestroySessionByAnother(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n, stranger := w.ready("o", 1), newConn("10.0.0.2:700")
-	w.want(w.DestroySession(n.session, stranger, nil), state.ErrConnNotBound)
+	w.want(w.DestroySession(n.session, stranger, nil), nfs4.ErrConnNotBoundToSession)
 	w.ConnClosed(n.conn)
-	w.want(w.DestroySession(n.session, stranger, nil), state.OK)
+	w.want(w.DestroySession(n.session, stranger, nil), nfs4.OK)
 	w.ok()
 }

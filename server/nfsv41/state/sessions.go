@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 	"unsafe"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // sessions owns the clients with their leases, and the sessions with their slots and connections:
@@ -48,16 +50,16 @@ func newSessions(w *work, log *stateLog) sessions {
 }
 
 // checkChannels says whether a session of what a client asks for is of any use.
-func (t *sessions) checkChannels(a *CreateSessionArgs) Error {
+func (t *sessions) checkChannels(a *CreateSessionArgs) nfs4.Status {
 	least := t.cfg.Limits.MinMessageSize
 	if a.Fore.MaxRequest < least || a.Fore.MaxResponse < least || a.Fore.MaxOps == 0 {
-		return ErrTooSmall
+		return nfs4.ErrTooSmall
 	}
 	// CB_SEQUENCE and one more. A session without a back channel may get one later.
 	if a.Back.MaxRequest < least || a.Back.MaxResponse < least || a.Back.MaxOps < 2 {
-		return ErrTooSmall
+		return nfs4.ErrTooSmall
 	}
-	return OK
+	return nfs4.OK
 }
 
 // slotBytes is what a slot has beside its reply.
@@ -136,7 +138,7 @@ func (t *sessions) removeSession(ses *session) {
 }
 
 // keepCreated moves the sequence: failures are cached like successes.
-func (t *sessions) keepCreated(c *Client, a *CreateSessionArgs, r CreateSessionResult, e Error) (CreateSessionResult, Error) {
+func (t *sessions) keepCreated(c *Client, a *CreateSessionArgs, r CreateSessionResult, e nfs4.Status) (CreateSessionResult, nfs4.Status) {
 	if c.uncertain {
 		c.settles = t.cfg.Now().Add(settleFor)
 		t.soon()

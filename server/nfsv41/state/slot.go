@@ -1,24 +1,26 @@
 package state
 
+import "github.com/podnas/podnas/nfs/nfs4"
+
 // Sequence is SEQUENCE, RFC 8881 section 18.46. Whatever it returns but a Slot leaves
 // the slot as it was.
-func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
+func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e nfs4.Status) {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.unlock()
 	ses := s.sessions.byID[a.Session]
 	if ses == nil {
-		return r, ErrBadSession
+		return r, nfs4.ErrBadSession
 	}
 	c := ses.client
 	if c.leaving {
-		return r, ErrDelay
+		return r, nfs4.ErrDelay
 	}
 	if uint64(a.Slot) >= uint64(len(ses.slots)) {
-		return r, ErrBadSlot
+		return r, nfs4.ErrBadSlot
 	}
 	if uint64(a.HighestSlot) >= uint64(len(ses.slots)) {
-		return r, ErrBadHighSlot
+		return r, nfs4.ErrBadHighSlot
 	}
 	t := &ses.slots[a.Slot]
 	r.HighestSlot = uint32(len(ses.slots) - 1)
@@ -28,30 +30,30 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 		// The first one answers. The digest is not compared yet: Linux asks with a
 		// SEQUENCE alone what became of a call that was interrupted, and after
 		// SEQ_FALSE_RETRY it would go on with the next sequence.
-		return r, ErrDelay
+		return r, nfs4.ErrDelay
 	case a.Seq == t.seq && t.seq == 0 && t.digest == 0:
-		return r, ErrSeqMisordered // there was no request; the sequence wraps around to 0 after 2^32
+		return r, nfs4.ErrSeqMisordered // there was no request; the sequence wraps around to 0 after 2^32
 	case a.Seq == t.seq:
 		if a.Digest != t.digest {
-			return r, ErrSeqFalseRetry
+			return r, nfs4.ErrSeqFalseRetry
 		}
 		s.sessions.renew(ses, a.Conn, &r)
 		s.sessions.renewed(c, now)
 		if !t.cached {
-			return r, ErrRetryUncachedRep
+			return r, nfs4.ErrRetryUncachedRep
 		}
 		r.Reply = append(make([]byte, 0, len(t.reply)), t.reply...)
-		return r, OK
+		return r, nfs4.OK
 	case a.Seq != t.seq+1 || t.busy:
-		return r, ErrSeqMisordered
+		return r, nfs4.ErrSeqMisordered
 	case a.Size > ses.fore.MaxRequest:
-		return r, ErrReqTooBig
+		return r, nfs4.ErrReqTooBig
 	case a.Ops > ses.fore.MaxOps:
-		return r, ErrTooManyOps
+		return r, nfs4.ErrTooManyOps
 	case a.Reply > ses.fore.MaxResponse:
-		return r, ErrRepTooBig
+		return r, nfs4.ErrRepTooBig
 	case a.Cache && a.Reply > ses.fore.MaxResponseCached:
-		return r, ErrRepTooBigToCache
+		return r, nfs4.ErrRepTooBigToCache
 	}
 	if t.opened != 0 {
 		s.opens.answered(t.opened, t.seqid)
@@ -66,7 +68,7 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 	s.sessions.renewed(c, now)
 	s.sessions.renew(ses, a.Conn, &r)
 	r.Slot = t
-	return r, OK
+	return r, nfs4.OK
 }
 
 // Done ends the request of a slot. With cache, its reply is kept for a

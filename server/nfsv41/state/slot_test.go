@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -16,19 +17,19 @@ func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*state.SequenceArgs)
-		want   state.Error
+		want   nfs4.Status
 	}{
-		{"unknown session", func(a *state.SequenceArgs) { a.Session[0]++ }, state.ErrBadSession},
-		{"slot out of range", func(a *state.SequenceArgs) { a.Slot = 4 }, state.ErrBadSlot},
-		{"absurd slot", func(a *state.SequenceArgs) { a.Slot = 1<<32 - 1 }, state.ErrBadSlot},
-		{"highest slot out of range", func(a *state.SequenceArgs) { a.HighestSlot = 4 }, state.ErrBadHighSlot},
-		{"nothing to replay", func(a *state.SequenceArgs) { a.Seq = 0 }, state.ErrSeqMisordered},
-		{"ahead", func(a *state.SequenceArgs) { a.Seq = 2 }, state.ErrSeqMisordered},
-		{"far behind", func(a *state.SequenceArgs) { a.Seq = 1<<32 - 1 }, state.ErrSeqMisordered},
-		{"too many operations", func(a *state.SequenceArgs) { a.Ops = 9 }, state.ErrTooManyOps},
-		{"too large", func(a *state.SequenceArgs) { a.Size = 1<<20 + 1 }, state.ErrReqTooBig},
-		{"reply too large", func(a *state.SequenceArgs) { a.Reply = 1<<20 + 1 }, state.ErrRepTooBig},
-		{"reply too large to cache", func(a *state.SequenceArgs) { a.Reply, a.Cache = 4097, true }, state.ErrRepTooBigToCache},
+		{"unknown session", func(a *state.SequenceArgs) { a.Session[0]++ }, nfs4.ErrBadSession},
+		{"slot out of range", func(a *state.SequenceArgs) { a.Slot = 4 }, nfs4.ErrBadSlot},
+		{"absurd slot", func(a *state.SequenceArgs) { a.Slot = 1<<32 - 1 }, nfs4.ErrBadSlot},
+		{"highest slot out of range", func(a *state.SequenceArgs) { a.HighestSlot = 4 }, nfs4.ErrBadHighSlot},
+		{"nothing to replay", func(a *state.SequenceArgs) { a.Seq = 0 }, nfs4.ErrSeqMisordered},
+		{"ahead", func(a *state.SequenceArgs) { a.Seq = 2 }, nfs4.ErrSeqMisordered},
+		{"far behind", func(a *state.SequenceArgs) { a.Seq = 1<<32 - 1 }, nfs4.ErrSeqMisordered},
+		{"too many operations", func(a *state.SequenceArgs) { a.Ops = 9 }, nfs4.ErrTooManyOps},
+		{"too large", func(a *state.SequenceArgs) { a.Size = 1<<20 + 1 }, nfs4.ErrReqTooBig},
+		{"reply too large", func(a *state.SequenceArgs) { a.Reply = 1<<20 + 1 }, nfs4.ErrRepTooBig},
+		{"reply too large to cache", func(a *state.SequenceArgs) { a.Reply, a.Cache = 4097, true }, nfs4.ErrRepTooBigToCache},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 3 {
@@ -41,7 +42,7 @@ func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
 				w.ok()
 			}
 			r, e := w.Sequence(good)
-			if e != state.OK {
+			if e != nfs4.OK {
 				t.Fatalf("after that the right one gets %v", e)
 			}
 			r.Slot.Done(nil, false)
@@ -55,21 +56,21 @@ func TestRetransmissions(t *testing.T) {
 	n := w.ready("o", 1)
 	a := state.SequenceArgs{Session: n.session, Seq: 1, Digest: 7, Ops: 3, Size: 200, Conn: n.conn}
 	r, e := w.Sequence(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if r.HighestSlot != 3 || r.TargetHighestSlot != 3 || r.Slot.Client() != n.c || r.Slot.SessionID() != n.session ||
 		r.Slot.Fore().MaxResponseCached != 4096 {
 		t.Errorf("got %+v", r)
 	}
 	_, e = w.Sequence(a)
-	w.want(e, state.ErrDelay) // it is being processed
+	w.want(e, nfs4.ErrDelay) // it is being processed
 	next := a
 	next.Seq++
 	_, e = w.Sequence(next)
-	w.want(e, state.ErrSeqMisordered)
+	w.want(e, nfs4.ErrSeqMisordered)
 	other := a
 	other.Digest++
 	_, e = w.Sequence(other)
-	w.want(e, state.ErrDelay)
+	w.want(e, nfs4.ErrDelay)
 
 	reply := []byte("the reply")
 	r.Slot.Done(reply, true)
@@ -77,17 +78,17 @@ func TestRetransmissions(t *testing.T) {
 	clear(reply)                       // the memory is the caller's
 	for range 2 {
 		r, e = w.Sequence(a)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if string(r.Reply) != "the reply" || r.Slot != nil {
 			t.Fatalf("got %+v", r)
 		}
 	}
 	_, e = w.Sequence(other)
-	w.want(e, state.ErrSeqFalseRetry)
+	w.want(e, nfs4.ErrSeqFalseRetry)
 	kept := r.Reply
 	w.pass(lease + 1)
 	_, e = w.Sequence(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if w.Snapshot(0).Clients[0].Silent {
 		t.Error("a retransmission does not renew the lease")
 	}
@@ -96,17 +97,17 @@ func TestRetransmissions(t *testing.T) {
 	for _, big := range []int{0, 4097} {
 		a.Seq++
 		r, e = w.Sequence(a)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		r.Slot.Done(bytes.Repeat([]byte("x"), big), big > 0)
 		r, e = w.Sequence(a)
-		w.want(e, state.ErrRetryUncachedRep)
+		w.want(e, nfs4.ErrRetryUncachedRep)
 		if r.HighestSlot != 3 {
 			t.Errorf("SEQUENCE itself can't be answered from %+v", r)
 		}
 	}
 	a.Seq++
 	r, e = w.Sequence(a)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	r.Slot.Done([]byte("THE OTHER"), true)
 	if string(kept) != "the reply" {
 		t.Errorf("a reply changed to %q after it was returned", kept)
@@ -143,27 +144,27 @@ func TestSequenceWrapsAround(t *testing.T) {
 		n.seq++
 		a := state.SequenceArgs{Session: n.session, Seq: n.seq, Digest: 7, Ops: 1, Conn: n.conn}
 		r, e := w.Sequence(a)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		r.Slot.Done([]byte("reply"), true)
 		r, e = w.Sequence(a)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if string(r.Reply) != "reply" {
 			t.Errorf("a retransmission of %d got %+v", a.Seq, r)
 		}
 	}
 	for _, c := range []struct {
 		got, current uint32
-		want         state.Error
+		want         nfs4.Status
 	}{
-		{0, 7, state.OK},
-		{7, 7, state.OK},
-		{6, 7, state.ErrOldStateid},
-		{8, 7, state.ErrBadStateid},
-		{1<<32 - 1, 1, state.ErrOldStateid},
-		{1, 1<<32 - 1, state.ErrBadStateid},
+		{0, 7, nfs4.OK},
+		{7, 7, nfs4.OK},
+		{6, 7, nfs4.ErrOldStateid},
+		{8, 7, nfs4.ErrBadStateid},
+		{1<<32 - 1, 1, nfs4.ErrOldStateid},
+		{1, 1<<32 - 1, nfs4.ErrBadStateid},
 	} {
 		next(1, c.current)
-		if e := w.TestStateid(n.c, state.Stateid{Seqid: c.got, Other: open.Other}); e != c.want {
+		if e := w.TestStateid(n.c, nfs4.Stateid{Seqid: c.got, Other: open.Other}); e != c.want {
 			t.Errorf("seqid %d for %d: %v, want %v", c.got, c.current, e, c.want)
 		}
 	}

@@ -1,9 +1,6 @@
 package state
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Config says what a State needs.
 type Config struct {
@@ -64,14 +61,11 @@ type Limits struct {
 	Request        uint32 // bytes
 	Response       uint32 // bytes
 	Ops            uint32 // of a COMPOUND
-	MinMessageSize uint32 // less is ErrTooSmall
+	MinMessageSize uint32 // less is TOOSMALL
 }
 
 // LongestLease bounds a lease.
 const LongestLease = 2 * time.Minute
-
-// leaseUnsaid is the lease that a client was told by a podnas that does not say which: it had no other.
-const leaseUnsaid = 30 * time.Second
 
 // OwnerMax is NFS4_OPAQUE_LIMIT, RFC 8881 section 3.1.
 const OwnerMax = 1024
@@ -92,7 +86,7 @@ type TrackedClient struct {
 	Owner    string        // co_ownerid: any bytes
 	Address  string        // IP address from which it came; empty: not known
 	Verifier [8]byte       // of its incarnation; zero: not known
-	Lease    time.Duration // that it was told; zero: not known
+	Lease    time.Duration // that it was told
 }
 
 // Principal is who sent a request. Clients and sessions belong to the principal
@@ -144,33 +138,6 @@ const (
 	Write Access = 2
 	Both         = Read | Write
 )
-
-// Stateid is stateid4, RFC 8881 section 8.2.
-type Stateid struct {
-	Seqid uint32
-	Other [12]byte
-}
-
-// The special stateids, RFC 8881 section 8.2.3. The caller replaces Current by the
-// stateid that it stands for before it calls.
-//
-//nolint:gochecknoglobals // constants, if Go had such
-var (
-	// Anonymous is all zeros.
-	Anonymous = Stateid{}
-	// Bypass is all ones.
-	Bypass = Stateid{Seqid: math.MaxUint32, Other: allOnes}
-	// Current stands for the current stateid.
-	Current = Stateid{Seqid: 1}
-	// Invalid is what CLOSE returns: no call accepts it.
-	Invalid = Stateid{Seqid: math.MaxUint32}
-
-	allOnes = [12]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}
-)
-
-// IsSpecial reports whether it is Anonymous or Bypass: a READ or WRITE that names no
-// open.
-func (i Stateid) IsSpecial() bool { return i == Anonymous || i == Bypass }
 
 // EventKind is what happened to a client.
 type EventKind uint8

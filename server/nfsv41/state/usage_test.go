@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -13,15 +14,15 @@ func TestRoomOfAll(t *testing.T) {
 	greedy, modest := w.ready("greedy", 1), w.ready("modest", 1)
 	for i := range 100 { // who holds nothing has no share
 		_, e := w.exchange(fmt.Sprint(i), 1)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		w.ready(fmt.Sprint("idle", i), 1)
 	}
-	opens, second := 0, state.Stateid{}
+	opens, second := 0, nfs4.Stateid{}
 	for ; ; opens++ {
 		id, e := greedy.open("x", opens, state.Both, 0)
 		w.ok()
-		if e != state.OK {
-			w.want(e, state.ErrNoSpc)
+		if e != nfs4.OK {
+			w.want(e, nfs4.ErrNoSpc)
 			break
 		}
 		if opens == 2 {
@@ -34,15 +35,15 @@ func TestRoomOfAll(t *testing.T) {
 	id := modest.mustOpen("x", 1)
 	modest.mustOpen("x", 2)
 	_, e := modest.open("x", 3, state.Both, 0)
-	w.want(e, state.ErrNoSpc) // its half of the last quarter
+	w.want(e, nfs4.ErrNoSpc) // its half of the last quarter
 	lock, _, e := modest.lock(id, "l", 1, true, 0, 1)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	locks := 0
 	for ; ; locks++ {
 		_, _, e = greedy.lock(second, "l", 2, true, uint64(2*locks+10), 1)
 		w.ok()
-		if e != state.OK {
-			w.want(e, state.ErrServerFault)
+		if e != nfs4.OK {
+			w.want(e, nfs4.ErrServerFault)
 			break
 		}
 	}
@@ -50,7 +51,7 @@ func TestRoomOfAll(t *testing.T) {
 		t.Errorf("%d locks of 32", locks)
 	}
 	_, _, e = w.Lock(modest.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2, Length: 1})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.ok()
 }
 
@@ -65,12 +66,12 @@ func TestRoomByAddress(t *testing.T) {
 			w := newWorld(t, state.Limits{AllOpens: 64})
 			ready := func(address, owner string) *node {
 				n := w.joinFrom(address, owner, 1)
-				w.want(w.ReclaimComplete(n.c, false), state.OK)
+				w.want(w.ReclaimComplete(n.c, false), nfs4.OK)
 				return n
 			}
 			taken := 0
 			for i := range 100 {
-				if _, e := ready(from(i), fmt.Sprint("greedy", i)).open("x", i, state.Both, 0); e == state.OK {
+				if _, e := ready(from(i), fmt.Sprint("greedy", i)).open("x", i, state.Both, 0); e == nfs4.OK {
 					taken++
 				}
 				w.ok()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -15,16 +16,16 @@ import (
 func TestWaiterNotReached(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	for range 2 {
 		w.pass(2 * time.Second)
 		w.Expire()
 		w.ok()
 		holder.c = w.Client(holder.c.ID())
 		lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
 			t.Fatalf("told %+v", w.free)
 		}
@@ -48,18 +49,18 @@ func TestWaiterNotReached(t *testing.T) {
 func TestWaiterAsksAgain(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	w.Told(w.free[0])
 	w.pass(2 * time.Second)
 	lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	w.Told(w.free[0]) // what the server says late
 	w.Expire()
 	w.free = nil
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	if len(w.free) != 1 {
 		t.Errorf("told %+v", w.free)
 	}
@@ -70,17 +71,17 @@ func TestWaiterOvertaken(t *testing.T) {
 	w, holder, waiter, lock := busyWorld(t)
 	for range 3 {
 		w.free = nil
-		var e state.Error
+		var e nfs4.Status
 		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		if len(w.free) != 1 {
 			t.Fatalf("told %+v", w.free)
 		}
 		w.Told(w.free[0])
 		lock, _, e = w.Lock(holder.c, state.LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
-		w.want(e, state.OK)
+		w.want(e, nfs4.OK)
 		_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
-		w.want(e, state.ErrDenied)
+		w.want(e, nfs4.ErrDenied)
 		w.ok()
 	}
 }
@@ -89,22 +90,22 @@ func TestWaiterOvertaken(t *testing.T) {
 func TestDeadlockRestored(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	nodes, ids := ring(w, 2)
-	ask := func(i int, want state.Error) {
+	ask := func(i int, want nfs4.Status) {
 		t.Helper()
 		_, _, e := nodes[i].lock(ids[i], "l", 1, true, uint64(1-i), 1)
 		w.want(e, want)
 		w.ok()
 	}
-	ask(0, state.ErrDenied)
+	ask(0, nfs4.ErrDenied)
 	w.dies()
 	for _, n := range nodes {
 		n.again()
 	}
-	ask(1, state.ErrDenied)
+	ask(1, nfs4.ErrDenied)
 	if len(w.free) != 1 || w.free[0].ClientID != nodes[0].c.ID() {
 		t.Errorf("told %+v", w.free)
 	}
-	ask(0, state.ErrDeadlock)
+	ask(0, nfs4.ErrDeadlock)
 }
 
 // Whatever happens, each that waits is told, after its last LOCK, when it can have the lock, over
@@ -124,7 +125,7 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 	}
 	w := newWorld(t, state.Limits{})
 	var all [nodes]*node
-	var opens, locks [nodes]state.Stateid
+	var opens, locks [nodes]nfs4.Stateid
 	var waiting [nodes]*waits
 	var queue []state.LockFree // as the server has it: of nodes that can't be called
 	for i := range all {
@@ -143,10 +144,10 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		queue, w.free = nil, nil
 	}
 	unlock := func(i int) {
-		if locks[i] != (state.Stateid{}) {
-			var e state.Error
+		if locks[i] != (nfs4.Stateid{}) {
+			var e nfs4.Status
 			locks[i], e = w.Unlock(all[i].c, locks[i], file1(1), 0, toEOF)
-			w.want(e, state.OK)
+			w.want(e, nfs4.OK)
 		}
 	}
 	back := func() {
@@ -164,11 +165,11 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 				at = waiting[i].at
 			}
 			switch id, _, e := all[i].lock(opens[i], "l", 1, r.IntN(3) > 0, at, 1); e {
-			case state.OK:
+			case nfs4.OK:
 				locks[i], waiting[i] = id, nil
-			case state.ErrDeadlock:
+			case nfs4.ErrDeadlock:
 				waiting[i] = nil
-			case state.ErrDenied:
+			case nfs4.ErrDenied:
 				waiting[i] = &waits{at: at, since: w.now}
 			default:
 				t.Fatal(e)
@@ -211,23 +212,23 @@ func TestTurnOfGoneClient(t *testing.T) {
 	w := newWorld(t, state.Limits{}).unlogged()
 	holder, waiter, third := w.ready("holder", 1), w.ready("waiter", 1), w.ready("third", 1)
 	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	waits := waiter.mustOpen("y", 1)
 	for i := 2; i < 200; i++ {
 		waiter.mustOpen("y", i)
 	}
 	_, _, e = waiter.lock(waits, "m", 1, true, 0, toEOF)
-	w.want(e, state.ErrDenied)
+	w.want(e, nfs4.ErrDenied)
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
-	w.want(e, state.OK)
+	w.want(e, nfs4.OK)
 	to := third.mustOpen("z", 1)
 	half := false
 	w.onEvent = func() { // an eviction goes on after it
 		half = w.Counts().Opens > 2
 		_, _, e = third.lock(to, "l", 1, true, 0, toEOF)
 	}
-	w.want(w.Evict(waiter.c.ID()), state.OK)
-	w.want(e, state.OK)
+	w.want(w.Evict(waiter.c.ID()), nfs4.OK)
+	w.want(e, nfs4.OK)
 	if !half {
 		t.Fatal("it is removed whole")
 	}

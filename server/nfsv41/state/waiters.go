@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
 )
 
 // waitFor is how long a waiter is remembered that does not ask again. Linux asks at
@@ -12,14 +14,14 @@ const waitFor = time.Minute
 
 // wait notes that the lock could not be given. If there are too many waiters,
 // or the owner's name is too long for it, this one has to ask again by itself. The error is
-// ErrDenied, or ErrDeadlock if it would wait for itself.
-func (t *locks) wait(o *openState, owner string, r lockRange) Error {
+// nfs4.ErrDenied, or nfs4.ErrDeadlock if it would wait for itself.
+func (t *locks) wait(o *openState, owner string, r lockRange) nfs4.Status {
 	w := t.addWaiter(o, owner, r)
 	if w == nil || !t.deadlocked(w) {
-		return ErrDenied
+		return nfs4.ErrDenied
 	}
 	t.dropWaiter(w)
-	return ErrDeadlock
+	return nfs4.ErrDeadlock
 }
 
 // addWaiter returns nil if there are too many.

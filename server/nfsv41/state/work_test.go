@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -37,17 +38,17 @@ func (m *many) clientAgain(i int) *node { return m.nodes[i] }
 
 func (m *many) readyFrom(address, owner string) *node {
 	n := m.joinFrom(address, owner, 1)
-	m.want(m.ReclaimComplete(n.c, false), state.OK)
+	m.want(m.ReclaimComplete(n.c, false), nfs4.OK)
 	return n
 }
 
-func (m *many) open(n *node, owner, file int) state.Stateid {
+func (m *many) open(n *node, owner, file int) nfs4.Stateid {
 	id, _, e := m.Open(n.c, state.OpenArgs{Owner: fmt.Append(nil, owner), File: m.key(file), Access: state.Both})
-	m.want(e, state.OK)
+	m.want(e, nfs4.OK)
 	return id
 }
 
-func (m *many) lock(n *node, id state.Stateid, owner, file int, write bool, at, length uint64) (state.Stateid, state.Error) {
+func (m *many) lock(n *node, id nfs4.Stateid, owner, file int, write bool, at, length uint64) (nfs4.Stateid, nfs4.Status) {
 	got, _, e := m.Lock(n.c, state.LockArgs{
 		Stateid: id, NewOwner: true, Owner: fmt.Append(nil, owner), File: m.key(file), Write: write, Wait: true, Offset: at, Length: length,
 	})
@@ -55,14 +56,14 @@ func (m *many) lock(n *node, id state.Stateid, owner, file int, write bool, at, 
 }
 
 // lockers has many lock owners of a client lock a byte each.
-func (m *many) lockers(n *node, id state.Stateid, file, owners int, write bool) {
+func (m *many) lockers(n *node, id nfs4.Stateid, file, owners int, write bool) {
 	for i := range owners {
 		at := uint64(0)
 		if write {
 			at = uint64(i)
 		}
 		_, e := m.lock(n, id, i, file, write, at, 1)
-		m.want(e, state.OK)
+		m.want(e, nfs4.OK)
 	}
 }
 
@@ -75,10 +76,10 @@ func TestWork(t *testing.T) {
 			// as many others wait.
 			for c := range 8 {
 				a := m.client(c)
-				ids := [2]state.Stateid{m.open(a, 0, 0), m.open(a, 0, 1)}
+				ids := [2]nfs4.Stateid{m.open(a, 0, 0), m.open(a, 0, 1)}
 				for i := range l.Waiters {
 					_, e := m.lock(a, ids[c%2], i, c%2, false, 0, 1)
-					m.want(e, state.OK)
+					m.want(e, nfs4.OK)
 				}
 			}
 			for c := range 8 {
@@ -86,7 +87,7 @@ func TestWork(t *testing.T) {
 				id := m.open(a, 0, c%2)
 				for i := range l.FileWaiters / 8 {
 					_, e := m.lock(a, id, i, c%2, true, 0, 1)
-					m.want(e, state.ErrDenied)
+					m.want(e, nfs4.ErrDenied)
 				}
 			}
 			for c := 1; c < 8; c++ {
@@ -94,8 +95,8 @@ func TestWork(t *testing.T) {
 				id := m.open(a, 0, (c+1)%2)
 				for i := range l.FileWaiters / 8 {
 					step("LOCK", func() {
-						if _, e := m.lock(a, id, i, (c+1)%2, true, 0, 1); e != state.ErrDenied {
-							m.want(e, state.ErrDeadlock)
+						if _, e := m.lock(a, id, i, (c+1)%2, true, 0, 1); e != nfs4.ErrDenied {
+							m.want(e, nfs4.ErrDeadlock)
 						}
 					})
 				}
@@ -104,10 +105,10 @@ func TestWork(t *testing.T) {
 		"waiters": func(m *many, step func(string, func())) {
 			holder := m.client(0)
 			files := l.AllWaiters/l.FileWaiters + 1
-			var locks []state.Stateid
+			var locks []nfs4.Stateid
 			for f := range files {
 				lock, e := m.lock(holder, m.open(holder, 0, f), 0, f, true, 0, toEOF)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 				locks = append(locks, lock)
 			}
 			for c := range l.AllWaiters / l.Waiters {
@@ -116,7 +117,7 @@ func TestWork(t *testing.T) {
 				id := m.open(b, 0, f)
 				for i := range l.Waiters {
 					_, e := m.lock(b, id, i, f, i%2 == 0, uint64(i), 1)
-					m.want(e, state.ErrDenied)
+					m.want(e, nfs4.ErrDenied)
 				}
 			}
 			if n := m.Counts().Waiters; n < l.AllWaiters*3/4 {
@@ -125,7 +126,7 @@ func TestWork(t *testing.T) {
 			step("Expire", func() { m.Expire() })
 			step("LOCKU", func() {
 				_, e := m.Unlock(holder.c, locks[0], m.key(0), 0, toEOF)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 			m.pass(2 * fairFor)
 			step("the end of turns", func() { m.Expire() })
@@ -136,18 +137,18 @@ func TestWork(t *testing.T) {
 			for c := range 2000 {
 				a := m.client(c)
 				_, e := m.lock(a, m.open(a, 0, 0), 0, 0, false, 0, 1)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			}
 			b := m.client(2000)
 			id := m.open(b, 0, 0)
 			_, e := m.lock(b, id, 0, 0, true, 0, 1)
-			m.want(e, state.ErrDenied)
+			m.want(e, nfs4.ErrDenied)
 			m.pass(lease + 1)
 			_, e = b.renew()
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 			step("Expire", func() { m.Expire() })
 			_, e = m.lock(b, id, 0, 0, true, 0, 1)
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 		},
 		"sessions of a connection": func(m *many, step func(string, func())) {
 			conn := newConn("10.0.0.1:700")
@@ -156,9 +157,9 @@ func TestWork(t *testing.T) {
 				for range l.Sessions - 1 {
 					a.create.Seq++
 					r, e := m.CreateSession(a.create)
-					m.want(e, state.OK)
+					m.want(e, nfs4.OK)
 					_, _, e = m.BindConn(r.ID, conn, state.Fore)
-					m.want(e, state.OK)
+					m.want(e, nfs4.OK)
 				}
 			}
 			if n := m.Counts().Sessions; n < 7000 {
@@ -173,15 +174,15 @@ func TestWork(t *testing.T) {
 			b := m.client(1)
 			step("LOCK", func() {
 				_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
-				m.want(e, state.ErrDenied)
+				m.want(e, nfs4.ErrDenied)
 			})
-			step("CLOSE", func() { m.want(m.Close(a.c, id, m.key(0)), state.OK) })
+			step("CLOSE", func() { m.want(m.Close(a.c, id, m.key(0)), nfs4.OK) })
 			m.pass(2 * fairFor) // it is the other's turn
 			id = m.open(a, 0, 0)
 			m.lockers(a, id, 0, l.Locks/2-100, true)
-			step("a restart", func() { m.want(m.ReclaimComplete(m.joinFrom("10.0.0.0:700", "client0", 2).c, false), state.OK) })
+			step("a restart", func() { m.want(m.ReclaimComplete(m.joinFrom("10.0.0.0:700", "client0", 2).c, false), nfs4.OK) })
 			_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 		},
 		"lock owners of one range": func(m *many, step func(string, func())) {
 			for c := range 3 {
@@ -192,22 +193,22 @@ func TestWork(t *testing.T) {
 			id := m.open(b, 0, 0)
 			step("LOCK to read", func() {
 				_, e := m.lock(b, id, 0, 0, false, 0, toEOF)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 			step("LOCK to write", func() {
 				_, e := m.lock(b, id, 1, 0, true, 0, toEOF)
-				m.want(e, state.ErrDenied)
+				m.want(e, nfs4.ErrDenied)
 			})
 			step("LOCKT", func() {
 				_, e := m.TestLock(b.c, []byte("other"), m.key(0), true, 0, toEOF)
-				m.want(e, state.ErrDenied)
+				m.want(e, nfs4.ErrDenied)
 			})
 			m.pass(lease + 1)
 			_, e := b.renew()
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 			step("LOCK of what silent ones have", func() {
 				_, e := m.lock(b, id, 0, 0, true, 0, toEOF)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 		},
 		"ranges of an owner": func(m *many, step func(string, func())) {
@@ -215,13 +216,13 @@ func TestWork(t *testing.T) {
 			id := m.open(a, 0, 0)
 			for i := range l.Ranges {
 				_, e := m.lock(a, id, 0, 0, true, uint64(2*i), 1)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			}
 			_, e := m.lock(a, id, 0, 0, true, uint64(2*l.Ranges), 1)
-			m.want(e, state.ErrServerFault)
+			m.want(e, nfs4.ErrServerFault)
 			step("a LOCK of all", func() {
 				_, e := m.lock(a, id, 0, 0, true, 0, toEOF)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 		},
 		"opens of a client": func(m *many, step func(string, func())) {
@@ -234,8 +235,8 @@ func TestWork(t *testing.T) {
 			step("Snapshot", func() { m.Snapshot(1000) })
 			m.pass(lease + 1)
 			_, e := b.renew()
-			m.want(e, state.OK)
-			step("an eviction", func() { m.want(m.Evict(a.c.ID()), state.OK) })
+			m.want(e, nfs4.OK)
+			step("an eviction", func() { m.want(m.Evict(a.c.ID()), nfs4.OK) })
 			if n := m.Counts().Opens; n != 1 {
 				m.t.Errorf("%d opens are left", n)
 			}
@@ -247,7 +248,7 @@ func TestWork(t *testing.T) {
 			}
 			m.lockers(a, m.open(a, 1, 0), 0, l.Locks/2-100, true)
 			_, e := m.lock(b, m.open(b, 0, 0), 0, 0, true, 0, toEOF)
-			m.want(e, state.ErrDenied)
+			m.want(e, nfs4.ErrDenied)
 			step("ForgetVolume", func() { m.ForgetVolume(m.key(0).Volume) })
 			m.ok()
 			if n := m.Counts(); n.Opens != 0 || n.Locks != 0 || n.Waiters != 0 {
@@ -258,19 +259,19 @@ func TestWork(t *testing.T) {
 			a := m.client(0)
 			for i := range l.Opens - 1 {
 				_, _, e := m.Open(a.c, state.OpenArgs{Owner: fmt.Append(nil, i), File: m.key(0), Access: state.Read, Deny: state.Access(i%2) << 1})
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			}
 			b := m.client(1)
 			step("OPEN that denies", func() {
 				_, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("o"), File: m.key(0), Access: state.Write, Deny: state.Read})
-				m.want(e, state.ErrShareDenied)
+				m.want(e, nfs4.ErrShareDenied)
 			})
 			step("WRITE of version 3", func() { m.Denies(m.key(0), state.Write) })
 			step("Find", func() { m.Find(m.key(0)) })
 			m.pass(lease + 1)
 			step("OPEN that takes it", func() {
 				_, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("o"), File: m.key(0), Access: state.Both, Deny: state.Both})
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 		},
 		"a log that has become long": func(m *many, step func(string, func())) {
@@ -301,7 +302,7 @@ func TestWork(t *testing.T) {
 			step("Snapshot", func() { m.Snapshot(1000) })
 			step("one too many", func() {
 				_, e := m.exchangeFrom("11.0.0.1:700", "new", 1)
-				m.want(e, state.ErrDelay)
+				m.want(e, nfs4.ErrDelay)
 			})
 			m.pass(lease + 1)
 			step("the end of leases", func() { m.Expire() })
@@ -315,11 +316,11 @@ func TestWork(t *testing.T) {
 		"clients that are not confirmed": func(m *many, step func(string, func())) {
 			for c := range l.Clients * 2 {
 				_, e := m.exchange(fmt.Sprint(c), 1)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			}
 			step("one more", func() {
 				_, e := m.exchangeFrom("11.0.0.1:700", "new", 1)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 			})
 			m.pass(lease + 1)
 			step("the end of leases", func() { m.Expire() })
@@ -356,21 +357,21 @@ func (m *many) fill() {
 		id := m.open(a, i, i)
 		if i < l.AllLocks/3 {
 			_, e := m.lock(a, id, i, i, true, 0, 1)
-			m.want(e, state.OK)
+			m.want(e, nfs4.OK)
 		}
 	}
 	a := m.client(1001) // a lock owner with many ranges
 	id := m.open(a, 0, l.AllOpens)
 	for i := range l.Ranges {
 		_, e := m.lock(a, id, 0, l.AllOpens, true, uint64(2*i), 1)
-		m.want(e, state.OK)
+		m.want(e, nfs4.OK)
 	}
 	for c := range l.AllWaiters / l.Waiters * 3 / 4 {
 		a, f := m.client(1002+c), c*l.Waiters/l.FileWaiters
 		id := m.open(a, 0, f)
 		for i := range l.Waiters {
 			_, e := m.lock(a, id, i, f, true, 0, 1)
-			m.want(e, state.ErrDenied)
+			m.want(e, nfs4.ErrDenied)
 		}
 	}
 }
@@ -394,14 +395,14 @@ func (r releasing) Release() { r() }
 func TestVoid(t *testing.T) {
 	const opens = 4 * state.StepWork
 	for name, end := range map[string]func(m *many, a *node){
-		"evicted":       func(m *many, a *node) { m.want(m.Evict(a.c.ID()), state.OK) },
+		"evicted":       func(m *many, a *node) { m.want(m.Evict(a.c.ID()), nfs4.OK) },
 		"started again": func(m *many, _ *node) { m.ready("a", 2) },
 		"silent":        func(m *many, _ *node) { m.pass(2 * courtesy); m.Expire() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &many{newWorld(t, state.Limits{}), t, map[int]*node{}}
 			a := m.ready("a", 1)
-			ids, locks := make([]state.Stateid, opens), make([]state.Stateid, opens)
+			ids, locks := make([]nfs4.Stateid, opens), make([]nfs4.Stateid, opens)
 			within := 0
 			for i := range opens {
 				held := releasing(func() {
@@ -415,21 +416,21 @@ func TestVoid(t *testing.T) {
 					b := m.ready("b", 1)
 					for i := range opens {
 						id, _, e := m.Open(b.c, state.OpenArgs{Owner: []byte("b"), File: m.key(i), Access: state.Both, Deny: state.Both})
-						m.want(e, state.OK)
-						if _, e := m.lock(b, id, 0, i, true, 0, toEOF); e != state.OK {
+						m.want(e, nfs4.OK)
+						if _, e := m.lock(b, id, 0, i, true, 0, toEOF); e != nfs4.OK {
 							t.Fatalf("LOCK of file %d: %v", i, e)
 						}
-						m.want(m.TestStateid(a.c, ids[i]), state.ErrBadStateid)
-						m.want(m.TestStateid(a.c, locks[i]), state.ErrBadStateid)
-						m.want(m.FreeStateid(a.c, locks[i]), state.ErrDeadSession)
+						m.want(m.TestStateid(a.c, ids[i]), nfs4.ErrBadStateid)
+						m.want(m.TestStateid(a.c, locks[i]), nfs4.ErrBadStateid)
+						m.want(m.FreeStateid(a.c, locks[i]), nfs4.ErrDeadSession)
 						_, e = m.Unlock(a.c, locks[i], m.key(i), 0, 1)
-						m.want(e, state.ErrDeadSession)
+						m.want(e, nfs4.ErrDeadSession)
 					}
 				})
 				id, _, e := m.Open(a.c, state.OpenArgs{Owner: []byte("a"), File: m.key(i), Access: state.Read, Deny: state.Both, Descriptor: held})
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 				lock, e := m.lock(a, id, 0, i, false, 0, 1)
-				m.want(e, state.OK)
+				m.want(e, nfs4.OK)
 				ids[i], locks[i] = id, lock
 			}
 			end(m, a)
@@ -451,9 +452,9 @@ func TestVoidLocks(t *testing.T) {
 	idb := m.open(b, 0, 0)
 	for i := range waiting {
 		_, e := m.lock(b, idb, i, 0, true, uint64(i), 1)
-		m.want(e, state.ErrDenied)
+		m.want(e, nfs4.ErrDenied)
 	}
-	m.want(m.Close(a.c, id, m.key(0)), state.OK)
+	m.want(m.Close(a.c, id, m.key(0)), nfs4.OK)
 	if len(m.free) != waiting {
 		t.Errorf("%d of %d waiters were told", len(m.free), waiting)
 	}
