@@ -1,6 +1,7 @@
 package status
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 
@@ -28,7 +29,7 @@ func nfs4Section(p *page) g.Node {
 	return section(
 		"nfs4", title, graceNode(p),
 		table("cards", columns, g.Map(clients[:len(clients)-more], func(c process.Client) g.Node {
-			return row("client-4-"+c.ID, columns, clientName(c.Name, c.State == process.ClientActive, nil), g.Text(c.Address), g.Text(c.Version), g.Text(stateWords(c.State)),
+			return row("client-4-"+digest(c.ID), columns, clientName(c.Name, c.State == process.ClientActive, nil), g.Text(c.Address), g.Text(c.Version), g.Text(stateWords(c.State)),
 				g.Text(ago(p.Now.Sub(c.Since))), g.Text(agoWords(ago(p.Now.Sub(c.Seen)))), g.Text(strconv.Itoa(c.Opens)), g.Text(strconv.Itoa(c.Locks)))
 		})),
 		g.If(more > 0, none(fmt.Sprintf("and %d more: podnas client list has all", more))),
@@ -55,6 +56,12 @@ func graceNode(p *page) g.Node {
 	return h.Div(h.Class("problem notice"), h.Strong(g.Text("Grace period")), g.Text(": "+p.NFS4.Grace.Text(p.Now)))
 }
 
+// digest stands for a client ID on the page. Everybody may see the page, and whoever knows a client ID could try to be that client.
+func digest(clientID string) string {
+	sum := sha256.Sum256([]byte(clientID))
+	return fmt.Sprintf("%x", sum[:8])
+}
+
 // stateWords explains a client's state.
 func stateWords(state string) string {
 	if state == process.ClientSilent {
@@ -77,7 +84,7 @@ func holdingsTable(all *process.NFS4, p *page, volumes bool) g.Node {
 		if volumes {
 			file = g.Group{file, g.Text(" "), h.Small(h.A(volumeHref(holder.Volume), g.Text(p.titleOf(holder.Volume))))}
 		}
-		id := fmt.Sprintf("%s-%d-%s-%s", holder.Volume, holder.Inode, holder.ClientID, what)
+		id := fmt.Sprintf("%s-%d-%s-%s", holder.Volume, holder.Inode, digest(holder.ClientID), what)
 		for ids[id] { // it may have several of a kind
 			id += "+"
 		}

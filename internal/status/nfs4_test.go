@@ -24,13 +24,13 @@ func TestNFS4(t *testing.T) {
 	now := time.Now()
 	for i := range clientsMax + 2 {
 		all.Clients = append(all.Clients, process.Client{
-			ID: fmt.Sprint(i), Name: fmt.Sprintf("node<%d>", i), Address: "10.0.0.1:700", Version: "4.1", State: process.ClientSilent,
+			ID: fmt.Sprintf("c11e47%d", i), Name: fmt.Sprintf("node<%d>", i), Address: "10.0.0.1:700", Version: "4.1", State: process.ClientSilent,
 			Since: now.Add(-2 * time.Hour), Seen: now.Add(-90 * time.Second), Opens: 12, Locks: 34,
 		})
 	}
 	for i := range holdingsMax {
 		all.Opens = append(all.Opens, process.Open{
-			Holder: process.Holder{Volume: "v", File: "secret", Inode: uint64(1000 + i), ClientID: "0", Client: "node<0>", Address: "10.0.0.1:700", Since: now.Add(-time.Hour)}, Access: "read",
+			Holder: process.Holder{Volume: "v", File: "secret", Inode: uint64(1000 + i), ClientID: "c11e470", Client: "node<0>", Address: "10.0.0.1:700", Since: now.Add(-time.Hour)}, Access: "read",
 		})
 	}
 	all.Locks = []process.Lock{{Holder: all.Opens[0].Holder, Type: "write", Offset: 5, Length: 5, Waiting: true}}
@@ -40,8 +40,12 @@ func TestNFS4(t *testing.T) {
 		"and 2 more: podnas client list has all", "Open files and locks", "inode 1000", `href="/volume/v"`, "open read", "waits for lock write 5 to 9", "and more: podnas client list -o json")
 	wants(t, get(t, s, "GET", "/volume/v").Body.String(), "Open files and locks", "inode 1098", "waits for lock write 5 to 9", "Grace period")
 	for _, path := range []string{"/", "/volume/v"} {
-		if strings.Contains(get(t, s, "GET", path).Body.String(), "secret") {
+		page := get(t, s, "GET", path).Body.String()
+		if strings.Contains(page, "secret") {
 			t.Errorf("%s has the name of a file", path)
+		}
+		if strings.Contains(page, "c11e47") {
+			t.Errorf("%s has client IDs", path)
 		}
 	}
 }

@@ -265,9 +265,17 @@ func (c *compound) hasAttrs(args *nfs4.VerifyArgs) (bool, error) {
 	case args.Attr.Others, !args.Attr.Mask.Without(c.sets().supported).Empty():
 		return false, statusError(nfs4.ErrAttrNotSupp)
 	}
+	if args.Attr.Mask.Has(nfs4.AttrMode) { // no mode has other bits, section 6.2.4
+		if given, err := args.Attr.Attrs(); err == nil && given.Mode > 0o7777 {
+			return false, statusError(nfs4.ErrInval)
+		}
+	}
 	var attrs nfs4.Attrs
 	if err := c.currentAttrs(args.Attr.Mask, &attrs); err != nil {
 		return false, err
+	}
+	if !args.Attr.Mask.Without(attrs.Mask).Empty() { // the volume's disk has no such attribute
+		return false, statusError(nfs4.ErrAttrNotSupp)
 	}
 	d := xdr.NewDecoder(attrs.Append(nil, args.Attr.Mask))
 	var mine nfs4.VerifyArgs

@@ -1,10 +1,12 @@
 package nfsv41_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // TestAttributesAfterChange: what operations before have seen of a file is not told any
@@ -48,4 +50,27 @@ func TestAttributesAfterChange(t *testing.T) {
 			t.Errorf("%s: GETATTR has the same attributes before and after: %+v", tt.name, after.Attr)
 		}
 	}
+}
+
+// TestVerifyWhatTheDiskLacks: what supported_attrs of a file does not have is not compared, RFC 8881 sections 18.15.3 and 18.30.3.
+func TestVerifyWhatTheDiskLacks(t *testing.T) {
+	testdisk.Sharing(t, func(t *testing.T, dir string) { // btrfs is the one that can be mounted so
+		if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "noacl"); err != nil {
+			t.Skipf("needs a disk without ACLs: %v", err)
+		}
+		c := pseudoClient(t, serve(t, dir, false), "127.0.0.1")
+		root := c.lookup(operation{Num: nfs4.OpPutrootfh}, "volume")
+		supported := operation{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrSupportedAttrs)}}
+		d := xdr.NewDecoder(c.do(c.compound("GETATTR", false, putfh(root), supported))[8+4:])
+		var has nfs4.GetattrRes
+		if has.Decode(&d); d.Err() != nil || has.Attr.SupportedAttrs.Has(nfs4.AttrACL) {
+			t.Fatalf("ACLs are supported: %v", d.Err())
+		}
+		for _, num := range []nfs4.OpNum{nfs4.OpVerify, nfs4.OpNverify} {
+			args := nfs4.VerifyArgs{Attr: nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrACL), Vals: xdr.AppendUint32(nil, 0)}}
+			if _, status := c.try(c.compound(num.String(), false, putfh(root), operation{Num: num, Args: &args})); status != nfs4.ErrAttrNotSupp {
+				t.Errorf("%v of acl: %v", num, status)
+			}
+		}
+	})
 }

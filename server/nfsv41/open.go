@@ -333,7 +333,8 @@ func (c *compound) hold(o *opening, h *descriptor) error {
 func (c *compound) finishAndHold(o *opening, h *descriptor) (nfs4.Status, error) {
 	client := c.on.client()
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: o.key(), Access: o.does(), Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: o.key(), Access: o.access, Deny: o.deny, Truncates: o.size != nil,
+		Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
 	if o.made.Object != nil || o.made.Found != nil || o.size != nil {
 		args.Reserved = &o.reserved
@@ -345,7 +346,7 @@ func (c *compound) finishAndHold(o *opening, h *descriptor) (nfs4.Status, error)
 			return nfs4.OK, err
 		}
 	}
-	args.Access = o.access
+	args.Truncates = false
 	id, _, status := c.server.state.Open(client, args)
 	o.id = id
 	return status, nil

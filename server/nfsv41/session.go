@@ -218,7 +218,7 @@ func (c *compound) destroySession(args *nfs4.DestroySessionArgs) (result, error)
 
 // destroyClientID: section 18.50.
 func (c *compound) destroyClientID(args *nfs4.DestroyClientIDArgs) (result, error) {
-	return nil, errorOf(c.server.state.DestroyClientID(args.ClientID, c.principal()))
+	return nil, errorOf(c.server.state.DestroyClientID(args.ClientID, c.principal(), c.rpc.Conn()))
 }
 
 // bindConnToSession: section 18.34.

@@ -102,7 +102,9 @@ func (c *compound) listxattrs(args *nfs4.ListxattrsArgs) (result, error) {
 		return nil, vfs.ErrBadCookie
 	}
 	res := &nfs4.ListxattrsRes{Cookie: args.Cookie}
-	left := int(min(args.MaxCount, listxattrsMax)) - nfs4.ListxattrsFixed
+	asked := int(min(args.MaxCount, listxattrsMax))
+	most := min(asked, c.sessionRoom(opSize+statusSize))
+	left := most - nfs4.ListxattrsFixed
 	for _, name := range names[args.Cookie:] {
 		left -= 4 + len(name) + xdr.Pad(len(name))
 		if left < 0 {
@@ -112,8 +114,11 @@ func (c *compound) listxattrs(args *nfs4.ListxattrsArgs) (result, error) {
 	}
 	res.Cookie += uint64(len(res.Names))
 	res.EOF = res.Cookie == uint64(len(names))
-	if len(res.Names) == 0 && !res.EOF {
-		return nil, vfs.ErrTooSmall // a client would ask for ever
+	switch {
+	case len(res.Names) > 0, res.EOF:
+		return res, nil
+	case most < asked: // it is the reply that is too small
+		return nil, statusError(nfs4.ErrRepTooBig)
 	}
-	return res, nil
+	return nil, vfs.ErrTooSmall // a client would ask for ever
 }

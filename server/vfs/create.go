@@ -355,6 +355,9 @@ func (c *Call) Mknod(dir *inode.File, name []byte, fileType, major, minor uint32
 			if c.id.UID != 0 && !whiteout {
 				return nil, syscall.EPERM
 			}
+			if major >= 1<<12 || minor >= 1<<20 { // mknod(2) would make another one
+				return nil, syscall.EINVAL
+			}
 		default:
 			return nil, ErrFileType
 		}

@@ -3,11 +3,14 @@
 package attack_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -143,6 +146,92 @@ var nfs4Attacks = []attack{
 				a.Errorf("the victim's WRITE: %v", status)
 			}
 			a.note("%d guesses", guesses)
+		},
+	},
+	{
+		name: "the client ID of another",
+		does: "asks for a client's ID by a lock of its file and on the status page, and with it makes and ends sessions and the client from another " +
+			"address, comes by its name as it does when it starts again, as another user, and with a verifier that is guessed",
+		holds: "nobody tells the ID, nothing can be done with it, and the client keeps what it has open and locked",
+		on:    isNative,
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			const name = "Linux NFSv4.1 victim"
+			victim := a.client4(200)
+			if !victim.introduce(name) || !victim.createSession() {
+				a.Fatal("no session")
+			}
+			id := victim.mustOpen("prey", "file")
+			lock, status := victim.lockAll(id)
+			if status != nfs4.OK {
+				a.Fatalf("LOCK: %v", status)
+			}
+			thief := a.ready4(0, "thief")
+			n, ops := at("prey", "file")
+			args := nfs4.LocktArgs{Type: nfs4.LockWrite, Length: 1, Owner: nfs4.StateOwner{ClientID: thief.id, Owner: []byte("l")}}
+			status, d := thief.sequenced(n+1, args.Append(nfs4.OpLockt.Append(ops)))
+			result(&d, 2)
+			var denied nfs4.LocktRes
+			if denied.Decode(&d); status != nfs4.ErrDenied || d.Err() != nil || string(denied.Denied.Owner.Owner) != "all" {
+				a.Fatalf("LOCKT: %v, %+v", status, denied)
+			}
+			if denied.Denied.Owner.ClientID == victim.id {
+				a.Error("LOCKT tells the client ID of another")
+			}
+			var page []byte
+			eventually(a, 10*time.Second, "the status page does not list the client", func() bool {
+				resp, err := http.Get("http://" + httpAddress + "/")
+				must(a, err)
+				page, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+				must(a, err)
+				return bytes.Contains(page, []byte("Linux NFSv4 victim"))
+			})
+			if bytes.Contains(page, fmt.Appendf(nil, "%x", victim.id)) {
+				a.Error("the status page tells client IDs")
+			}
+			// All the same the thief has it, as from somebody who may list clients.
+			tries := 0
+			a.beside(func() {
+				for until := time.Now().Add(a.window); time.Now().Before(until); tries++ {
+					seq := victim.seq + uint32(tries%4) - 1
+					status, d := thief.call(nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: victim.id, SequenceID: seq, Fore: channel4, Back: channel4})
+					var made nfs4.CreateSessionRes
+					if made.Decode(&d); status == nfs4.OK {
+						thief.call(nfs4.OpDestroySession, &nfs4.DestroySessionArgs{SessionID: made.SessionID})
+						a.Fatalf("CREATE_SESSION %d of another", seq)
+					}
+					if status, _ := thief.call(nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: victim.id}); status == nfs4.OK {
+						a.Fatal("DESTROY_CLIENTID of another")
+					}
+					thief.cred = caller(uint32(tries%2), 0)
+					for _, verifier := range []nfs4.Verifier{{2}, {byte(a.rng.Uint32()), byte(a.rng.Uint32()) | 2}, {}, {255, 255, 255, 255, 255, 255, 255, 255}} {
+						exchange := nfs4.ExchangeIDArgs{OwnerID: []byte(name), Verf: verifier}
+						if tries%3 == 0 {
+							exchange.Flags = nfs4.ExchangeUpdConfirmedRecA
+						}
+						if status, _ := thief.call(nfs4.OpExchangeID, &exchange); status == nfs4.OK {
+							a.Fatalf("EXCHANGE_ID with the verifier %x by the name of another", verifier)
+						}
+					}
+					thief.cred = caller(0, 0)
+					if tries%100 == 0 { // as every client does within a lease
+						if status := victim.write("prey", "file", id); status != nfs4.OK {
+							a.Fatalf("the victim's WRITE: %v", status)
+						}
+					}
+				}
+			})
+			if status := thief.write("prey", "file", lock); status == nfs4.OK {
+				a.Errorf("WRITE with the lock's stateid %x", lock)
+			}
+			if status := victim.write("prey", "file", lock); status != nfs4.OK {
+				a.Errorf("the victim's WRITE: %v", status)
+			}
+			if made, status := victim.addSession(); status != nfs4.OK || made.SequenceID != victim.seq {
+				a.Errorf("another session of the victim: %v", status)
+			}
+			a.note("%d tries", tries)
 		},
 	},
 	{

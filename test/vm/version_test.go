@@ -77,6 +77,7 @@ var only4 = map[string]string{
 	"TestRemovedWhileOpen":   "files without a name",
 	"TestNodeWithBothMinors": "both minor versions of one node",
 	"TestTwoNodesOfOneName":  "the names of clients, which have leases",
+	"TestNodeReaddressed":    "locks that a node keeps",
 	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with version 4",
 	"TestDieUnderLocks":      "locks that a log keeps",
 	"TestVersion42":          "programs on a mount of version 4.2",

@@ -117,6 +117,8 @@ type OpenArgs struct {
 	Access  Access
 	Deny    Access
 	Reclaim bool // CLAIM_PREVIOUS
+	// Truncates is set as long as the OPEN is to set the file's size, for which nobody may deny writing, whatever Access is.
+	Truncates bool
 	// Descriptor is the file, open for Access. Open takes the caller's use of it over
 	// if it returns OK; otherwise it stays the caller's.
 	Descriptor Descriptor
@@ -124,6 +126,14 @@ type OpenArgs struct {
 	Slot *Slot
 	// Reserved is what Reserve has made for this OPEN, or nil.
 	Reserved *Reservation
+}
+
+// does is all that the OPEN does to the file.
+func (a *OpenArgs) does() Access {
+	if a.Truncates {
+		return a.Access | Write
+	}
+	return a.Access
 }
 
 // LockArgs are the arguments of Lock.
@@ -142,7 +152,7 @@ type LockArgs struct {
 
 // Denied is LOCK4denied.
 type Denied struct {
-	ClientID uint64
+	ClientID uint64 // 0: another client's, which nobody else is to know
 	Owner    string
 	Write    bool
 	Offset   uint64

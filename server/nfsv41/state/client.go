@@ -9,6 +9,7 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, nfs4.Status) {
 	}
 	s.mu.Lock()
 	defer s.unlock()
+	from := addressOf(a.Conn)
 	for {
 		rec := s.sessions.owners[string(a.Owner)]
 		var old *Client
@@ -16,6 +17,8 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, nfs4.Status) {
 			old = rec.confirmed
 		}
 		switch {
+		case old != nil && !s.sessions.mayBe(old, from) && !s.sessions.mayTry(rec):
+			return ExchangeIDResult{}, nfs4.ErrDelay
 		case a.Update && old == nil: // 7
 			return ExchangeIDResult{}, nfs4.ErrNoEnt
 		case a.Update && old.verifier != a.Verifier: // 8
@@ -24,14 +27,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, nfs4.Status) {
 			return ExchangeIDResult{}, nfs4.ErrPerm
 		case old != nil && old.principal != a.Principal: // 3
 			// Sessions are state (section 18.50.3 lists it): an idle client would lose them.
-			if (s.sessions.hasState(old) || len(old.sessions) > 0) && !s.sessions.leaseOver(old) {
+			if (s.sessions.hasState(old) || len(old.sessions) > 0) && !s.sessions.leaseOver(old) || !s.sessions.mayBe(old, from) {
 				return ExchangeIDResult{}, nfs4.ErrClidInUse
 			}
 			if e := s.dismissLocked(old, ClientReturned); e != nfs4.OK {
 				return ExchangeIDResult{}, e
 			}
 			continue // as 1
-		case old != nil && old.verifier == a.Verifier: // 2, 6
+		case old != nil && old.verifier == a.Verifier && (isSecret(a.Verifier) || s.sessions.mayBe(old, from)): // 2, 6
 			if old.leaving {
 				return ExchangeIDResult{}, nfs4.ErrDelay
 			}
@@ -41,14 +44,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, nfs4.Status) {
 			return ExchangeIDResult{ClientID: old.id, Seq: old.createSeq + 1, Confirmed: true}, nfs4.OK
 		}
 		// 1, 4, 5
-		if !s.mayReplaceLocked(string(a.Owner), a.Verifier, addressOf(a.Conn)) {
+		if !s.mayReplaceLocked(string(a.Owner), a.Verifier, from) {
 			return ExchangeIDResult{}, nfs4.ErrDelay
 		}
 		if rec != nil && rec.unconfirmed != nil {
 			s.dropLocked(rec.unconfirmed)
 			rec = s.sessions.owners[string(a.Owner)] // it goes with its last record
 		}
-		home := s.sessions.addressOf(addressOf(a.Conn))
+		home := s.sessions.addressOf(from)
 		if rec == nil && !s.sessions.roomForClient(home) { // one that starts again replaces itself
 			if e := s.makeRoomLocked(home); e != nfs4.OK {
 				return ExchangeIDResult{}, e
@@ -67,14 +70,14 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, nfs4.Status) {
 }
 
 // DestroyClientID is DESTROY_CLIENTID, RFC 8881 section 18.50.
-func (s *State) DestroyClientID(id uint64, p Principal) nfs4.Status {
+func (s *State) DestroyClientID(id uint64, p Principal, conn Conn) nfs4.Status {
 	s.mu.Lock()
 	defer s.unlock()
 	c := s.sessions.clients[id]
 	switch {
 	case c == nil:
 		return nfs4.ErrStaleClientID
-	case c.principal != p:
+	case c.principal != p, !s.sessions.mayBe(c, addressOf(conn)):
 		return nfs4.ErrWrongCred
 	case len(c.sessions) > 0 || c.usage.opens > 0:
 		return nfs4.ErrClientIDBusy

@@ -10,6 +10,7 @@ const (
 	MaxEarlier   = maxEarlier
 	ReturnLeases = returnLeases
 	SettleFor    = settleFor
+	TryEvery     = tryEvery
 	SilentMax    = silentMax
 	SlotBytes    = slotBytes
 	StepWork     = stepWork

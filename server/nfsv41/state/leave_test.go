@@ -365,10 +365,10 @@ func TestRestoreCut(t *testing.T) {
 	}
 }
 
-// One owner locks a file whole by one open, and in more pieces than a look passes over by others: the next process
-// takes that for what it is.
+// One owner locks a file whole by one open, and in more pieces than a look passes over by others, as a podnas let it that
+// counted them for each open: the next process takes that for what it is.
 func TestRestoreOwnRanges(t *testing.T) {
-	w := newWorld(t, state.Limits{}).unlogged()
+	w := newWorld(t, state.Limits{Ranges: 5000}).unlogged()
 	n := w.ready("node", 1)
 	first, second, whole := n.mustOpen("a", 1), n.mustOpen("b", 1), n.mustOpen("c", 1)
 	_, _, e := n.lock(whole, "l", 1, true, 0, toEOF)

@@ -41,19 +41,19 @@ func (s *State) Lock(c *Client, a LockArgs) (nfs4.Stateid, Denied, nfs4.Status) 
 			if a.Wait {
 				e = s.locks.wait(o, owner, r)
 			}
-			return nfs4.Stateid{}, other.denied(), e
+			return nfs4.Stateid{}, other.denied(c), e
 		case other.unknown:
 			return nfs4.Stateid{}, Denied{}, nfs4.ErrDelay
 		}
 		if a.Wait && !a.Reclaim {
 			if w := s.locks.turnOf(o.file, c, owner, r); w != nil {
 				s.locks.addWaiter(o, owner, r)
-				return nfs4.Stateid{}, denied(w.open.client, w.owner, w.lockRange), nfs4.ErrDenied
+				return nfs4.Stateid{}, denied(c, w.open.client, w.owner, w.lockRange), nfs4.ErrDenied
 			}
 		}
 		if l == nil {
-			more, e := s.locks.moreElsewhere(o, owner, r)
-			if _, opens := s.locks.throughOpen(o, owner); opens >= ownerOpens || e != nfs4.OK {
+			has, more := s.locks.elsewhere(o, owner, r)
+			if _, opens := s.locks.throughOpen(o, owner); opens >= ownerOpens || !s.locks.roomForRanges(has, 1+more) {
 				return nfs4.Stateid{}, Denied{}, nfs4.ErrServerFault
 			}
 			more = 2 + max(more, 0)
@@ -135,7 +135,7 @@ func (s *State) TestLock(c *Client, owner []byte, f FileKey, write bool, offset,
 	case other.holder == nil || other.silent:
 		return Denied{}, nfs4.OK
 	}
-	return other.denied(), nfs4.ErrDenied
+	return other.denied(c), nfs4.ErrDenied
 }
 
 // Unlock is LOCKU, RFC 8881 section 18.12.

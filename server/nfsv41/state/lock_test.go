@@ -55,7 +55,7 @@ func TestLockConflicts(t *testing.T) {
 	w.want(e, nfs4.OK)
 	_, d, e := b.lock(idb, "la", 1, false, 0, toEOF) // one name, but another client
 	w.want(e, nfs4.ErrDenied)
-	if want := (state.Denied{ClientID: a.c.ID(), Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
+	if want := (state.Denied{Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
 		t.Errorf("denied by %+v, want %+v", d, want)
 	}
 	if _, _, locks := w.ByStateid(idb); len(locks) > 0 {
@@ -220,7 +220,7 @@ func TestWaiters(t *testing.T) {
 	told(0)
 	_, d, e := waiters[1].lock(ids[1], "l", 1, true, 0, 100)
 	w.want(e, nfs4.ErrDenied)
-	if d.ClientID != waiters[0].c.ID() {
+	if d != (state.Denied{Owner: "l", Write: true, Length: 100}) { // which the first waiter will have
 		t.Errorf("denied by %+v", d)
 	}
 	first, _, e := waiters[0].lock(ids[0], "l", 1, true, 0, 100)
@@ -317,6 +317,48 @@ func TestWaitersGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An owner has no more ranges of a file through several opens than through one. It is told so when it adds one, and can always lock
+// all of the file.
+func TestRangesOfSeveralOpens(t *testing.T) {
+	w := newWorld(t, state.Limits{}).unlogged()
+	n := w.ready("o", 1)
+	at, most := uint64(0), uint64(w.LimitsOf().Ranges)
+	for open, e := 0, nfs4.OK; e == nfs4.OK; open++ {
+		id := n.mustOpen(fmt.Sprint(open), 1)
+		for i := uint64(0); i < most*3/4 && e == nfs4.OK; i++ {
+			if _, _, e = n.lock(id, "l", 1, true, 2*at, 1); e == nfs4.OK {
+				at++
+			}
+		}
+		if e != nfs4.OK {
+			w.want(e, nfs4.ErrServerFault)
+		}
+	}
+	if at != most {
+		t.Errorf("%d ranges, want %d", at, most)
+	}
+	w.ok()
+	id := n.mustOpen("last", 1)
+	_, _, e := n.lock(id, "l", 1, true, 2*at, 1)
+	w.want(e, nfs4.ErrServerFault)
+	w.ok()
+	_, e = w.TestLock(n.c, []byte("l"), file1(1), true, 0, toEOF)
+	w.want(e, nfs4.OK)
+	all, _, e := n.lock(id, "l", 1, true, 0, toEOF)
+	w.want(e, nfs4.OK)
+	if got := w.Counts().Locks; got != 1 {
+		t.Errorf("%d ranges are left", got)
+	}
+	// What is unlocked in the middle makes two of one, through whatever open.
+	for i := range most - 1 {
+		_, e = w.Unlock(n.c, nfs4.Stateid{Other: all.Other}, file1(1), 2*i+1, 1)
+		w.want(e, nfs4.OK)
+	}
+	_, e = w.Unlock(n.c, nfs4.Stateid{Other: all.Other}, file1(1), 2*most+1, 1)
+	w.want(e, nfs4.ErrServerFault)
+	w.ok()
 }
 
 func TestLockLimits(t *testing.T) {

@@ -29,7 +29,7 @@ func newLocks(w *work, ss *sessions, op *opens, log *stateLog) locks {
 }
 
 // Of the locks in the way of another, so many are looked at: those of silent clients, and those of
-// the owner itself, or that are being released.
+// the owner itself, of which there are Limits.Ranges at most, or that are being released.
 const (
 	silentMax = 256
 	ownMax    = 4096
@@ -67,10 +67,17 @@ func (t *locks) conflict(f *file, c *Client, owner string, r lockRange) (found c
 	return found
 }
 
-func (in *conflict) denied() Denied { return denied(in.holder.open.client, in.holder.owner, in.at) }
+func (in *conflict) denied(to *Client) Denied {
+	return denied(to, in.holder.open.client, in.holder.owner, in.at)
+}
 
-func denied(c *Client, owner string, r lockRange) Denied {
-	return Denied{ClientID: c.id, Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
+// denied is what a client is told of a lock of c.
+func denied(to, c *Client, owner string, r lockRange) Denied {
+	d := Denied{Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
+	if c == to {
+		d.ClientID = c.id
+	}
+	return d
 }
 
 func (t *locks) lockID(l *lockOwner) nfs4.Stateid {
@@ -142,32 +149,31 @@ func (t *locks) unlink(l *lockOwner) {
 	before.next = l.next
 }
 
-// moreElsewhere returns how many ranges more there are if the owner's locks of r through other opens than o are gone.
-func (t *locks) moreElsewhere(o *openState, owner string, r lockRange) (more int, e nfs4.Status) {
+// elsewhere returns how many ranges the owner has through other opens than o, and how many more these are if those of r are gone.
+func (t *locks) elsewhere(o *openState, owner string, r lockRange) (has, more int) {
 	for l := t.byOwner[lockerKey{o.client, o.file, owner}]; l != nil; l = l.next {
 		t.steps++
 		if l.open == o || l.open.void() {
 			continue
 		}
 		change := clearRange(l.ranges, r)
-		n := change.more()
-		if n > 0 && len(l.ranges)+n > t.cfg.Limits.Ranges {
-			return 0, nfs4.ErrServerFault
-		}
-		more += n
+		has += len(l.ranges)
+		more += change.more()
 	}
-	return more, nfs4.OK
+	return has, more
+}
+
+// roomForRanges reports whether an owner that has so many ranges of a file may have more.
+func (t *locks) roomForRanges(has, more int) bool {
+	return more <= 0 || has+more <= t.cfg.Limits.Ranges
 }
 
 // changeRanges sets or clears r, unless the client would have too many. What the owner has of it through other opens is gone.
 func (t *locks) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) nfs4.Status {
 	e := change(l.ranges, r)
-	elsewhere, err := t.moreElsewhere(l.open, l.owner, r)
-	if err != nfs4.OK {
-		return err
-	}
-	own := e.more()
-	if more := own + elsewhere; more > 0 && !t.sessions.roomForLocks(l.open.client, more) || own > 0 && len(l.ranges)+own > t.cfg.Limits.Ranges {
+	has, more := t.elsewhere(l.open, l.owner, r)
+	has, more = has+len(l.ranges), more+e.more()
+	if more > 0 && !t.sessions.roomForLocks(l.open.client, more) || !t.roomForRanges(has, more) {
 		return nfs4.ErrServerFault
 	}
 	for other := t.byOwner[lockerKey{l.open.client, l.open.file, l.owner}]; other != nil; other = other.next {

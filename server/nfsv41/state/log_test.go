@@ -215,14 +215,73 @@ func TestLogSeqids(t *testing.T) {
 // openBy is OPEN as the only operation of a request.
 func (n *node) openBy(owner string, f int, access state.Access) nfs4.Stateid {
 	n.w.t.Helper()
+	id, e := n.openWith(state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access})
+	n.w.want(e, nfs4.OK)
+	n.last = id
+	return id
+}
+
+func (n *node) openWith(a state.OpenArgs) (nfs4.Stateid, nfs4.Status) {
+	n.w.t.Helper()
 	n.seq++
 	r, e := n.w.Sequence(state.SequenceArgs{Session: n.session, Seq: n.seq, Ops: 2, Size: 100, Conn: n.conn})
 	n.w.want(e, nfs4.OK)
-	id, _, e := n.w.Open(n.c, state.OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Slot: r.Slot})
-	n.w.want(e, nfs4.OK)
-	r.Slot.Done(nil, false)
-	n.last = id
-	return id
+	defer r.Slot.Done(nil, false)
+	a.Slot = r.Slot
+	if a.Truncates {
+		a.Reserved = &state.Reservation{}
+		if e := n.w.Reserve(n.c, a, a.Reserved); e != nfs4.OK {
+			return nfs4.Stateid{}, e
+		}
+		a.Truncates = false
+	}
+	id, _, e := n.w.Open(n.c, a)
+	return id, e
+}
+
+// An OPEN that denies what it does itself is not denied when it is sent again. Another of the same owner is.
+func TestLogOpenThatDeniesItself(t *testing.T) {
+	for name, a := range map[string]state.OpenArgs{
+		"denies writing":                      {Access: state.Both, Deny: state.Write},
+		"denies all":                          {Access: state.Write, Deny: state.Both},
+		"denies writing, and sets the size":   {Access: state.Read, Deny: state.Write, Truncates: true},
+		"denies writing, in the grace period": {Access: state.Both, Deny: state.Write, Reclaim: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, state.Limits{})
+			n, other := w.ready("node", 1), w.ready("other", 1)
+			a.Owner, a.File = []byte("o"), file1(1)
+			if a.Reclaim {
+				n.mustOpen("o", 1)
+				other.mustOpen("o", 2)
+				w.crash()
+				n, other = w.join("node", 1), w.join("other", 1)
+			}
+			first, e := n.openWith(a)
+			w.want(e, nfs4.OK)
+			w.dies()
+			n.again()
+			other.again()
+			again, e := n.openWith(a)
+			w.want(e, nfs4.OK)
+			if again != first {
+				t.Errorf("OPEN again: %v, was %v", again, first)
+			}
+			w.ok()
+			denied := nfs4.ErrShareDenied
+			if a.Reclaim {
+				denied = nfs4.ErrReclaimConflict
+			}
+			_, e = n.openWith(a)
+			w.want(e, denied)
+			if !a.Reclaim {
+				_, e = other.open("o", 1, state.Write, 0)
+				w.want(e, denied)
+			}
+			w.want(w.Close(n.c, again, file1(1)), nfs4.OK)
+			w.ok()
+		})
+	}
 }
 
 // An OPEN whose reply is lost gets the same seqid when it is sent again, and any other the next.
@@ -464,7 +523,7 @@ func FuzzReplay(f *testing.F) {
 			t.Fatal(err)
 		}
 		left := p.Left()
-		s, err := p.State(nil, w.tracking.become, noFile)
+		s, err := p.State(w.tracking.entries(), w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

@@ -217,13 +217,13 @@ func (o *mOpen) share() (access, deny state.Access) {
 	return access, deny
 }
 
-// denied says whether an open of the file is in the way; silent clients go if
+// denied says whether an open of the file but own is in the way; silent clients go if
 // nobody else is.
-func (m *model) denied(file int, access, deny state.Access) bool {
+func (m *model) denied(file int, own *mOpen, access, deny state.Access) bool {
 	var losers []*mClient
 	for _, o := range m.opens {
 		a, d := o.share()
-		if o.file != file || access&d == 0 && deny&a == 0 {
+		if o.file != file || o == own || access&d == 0 && deny&a == 0 {
 			continue
 		}
 		if !m.silent(o.client) {
@@ -253,19 +253,24 @@ func (m *model) open(c *mClient, owner string, file int, access, deny state.Acce
 	if e := m.mayGrant(c, reclaim); e != nfs4.OK {
 		return e
 	}
-	if m.denied(file, access, deny) {
+	o := m.openOf(c, owner, file)
+	repeats := o != nil && o.repeatable == [2]state.Access{access, deny}
+	var own *mOpen
+	if repeats {
+		own = o
+	}
+	if m.denied(file, own, access, deny) {
 		if reclaim {
 			return nfs4.ErrReclaimConflict
 		}
 		return nfs4.ErrShareDenied
 	}
 	m.tracking[c.id] = c.owner
-	o := m.openOf(c, owner, file)
-	if o == nil {
+	if o = m.openOf(c, owner, file); o == nil {
 		o = &mOpen{client: c, owner: owner, file: file}
 		m.opens = append(m.opens, o)
 	}
-	if o.repeatable != [2]state.Access{access, deny} {
+	if !repeats {
 		o.shares = append(o.shares, [2]state.Access{access, deny})
 		o.id.Seqid++
 		o.uncertain = false

@@ -104,7 +104,8 @@ type ownerRecord struct {
 	// time of its boot or mount, and does not come back: if one does, there are two
 	// nodes of one name.
 	earlier []formerVerifier
-	refused *refusal // nil: nobody
+	refused *refusal  // nil: nobody
+	tried   time.Time // see mayTry
 }
 
 type formerVerifier struct {

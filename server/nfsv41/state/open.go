@@ -77,14 +77,18 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 	if e := s.grace.mayGrant(c, a.Reclaim); e != nfs4.OK {
 		return nil, false, e
 	}
-	if s.opens.isReserved(a.File, a.Access, a.Deny) {
+	if s.opens.isReserved(a.File, a.does(), a.Deny) {
 		return nil, false, nfs4.ErrDelay
 	}
 	f := s.opens.files[a.File]
 	if f != nil {
 		o = s.opens.byOwner[openKey{c, f, string(a.Owner)}]
 	}
-	if again, e := s.shareConflictLocked(f, a.Access, a.Deny); again || e != nfs4.OK {
+	var own *openState
+	if o != nil && o.repeatable == combo(a.Access, a.Deny) {
+		own = o // it is this very OPEN's, which is sent again
+	}
+	if again, e := s.shareConflictLocked(f, own, a.does(), a.Deny); again || e != nfs4.OK {
 		if e == nfs4.ErrShareDenied && a.Reclaim {
 			e = nfs4.ErrReclaimConflict
 		}
@@ -99,7 +103,7 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 	return o, false, nfs4.OK
 }
 
-// shareConflictLocked compares with all opens of the file, as RFC 8881 section 9.7 does:
+// shareConflictLocked compares with all opens of the file but own, as RFC 8881 section 9.7 does:
 // those of the same owner, too. again means that a silent client lost the file, and
 // mu was let go meanwhile.
 //
@@ -107,7 +111,7 @@ func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool,
 // something, each denies the same, since they exclude each other otherwise, but for two at most.
 //
 // +checklocks:s.mu
-func (s *State) shareConflictLocked(f *file, access, deny Access) (again bool, e nfs4.Status) {
+func (s *State) shareConflictLocked(f *file, own *openState, access, deny Access) (again bool, e nfs4.Status) {
 	if f == nil || access&f.counts.deny() == 0 && deny&f.counts.access() == 0 {
 		return false, nfs4.OK
 	}
@@ -121,6 +125,7 @@ func (s *State) shareConflictLocked(f *file, access, deny Access) (again bool, e
 		for looked := 0; o != nil && looked < silentMax; o, looked = o.nextOfFile, looked+1 {
 			s.steps++
 			switch {
+			case o == own:
 			case o.void():
 				void = true
 			case access&o.deny == 0 && deny&o.access == 0:

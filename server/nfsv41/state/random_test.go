@@ -193,7 +193,7 @@ func (r *runner) step() {
 		want := nfs4.OK
 		if r.m.grace != nil {
 			want = nfs4.ErrGrace
-		} else if r.m.denied(f, a, 0) {
+		} else if r.m.denied(f, nil, a, 0) {
 			want = nfs4.ErrLocked
 		}
 		r.same("special", r.CheckSpecial(nfs4.Stateid{}, file1(f), a), want)
@@ -387,7 +387,7 @@ func (r *runner) stepDestroy() {
 		c.sessions = without(c.sessions, ses)
 		return
 	}
-	e := r.DestroyClientID(c.id, c.principal)
+	e := r.DestroyClientID(c.id, c.principal, r.conn)
 	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, nfs4.ErrClientIDBusy))
 	if e == nfs4.OK {
 		r.m.remove(c)

@@ -6,6 +6,10 @@ import "time"
 // IP address does not take the place of one that may still be there, but gets DELAY (RFC 8881 section 15.2) until that one is silent for a
 // lease, or, if the grace period waits for it, until that is over. Linux asks again each second: TestTwoNodesOfOneName in test/vm. A node
 // that has started again comes from its address, and takes its place at once.
+//
+// Nor does a client ID prove anything, which people may read in a list of clients: at another address it is of no use. What proves that a
+// client is the same at another address, as behind NAT or with a new lease of DHCP, is what it alone knows: the ID of a session, as every
+// call has it, and the verifier of its EXCHANGE_ID.
 
 // refusal is the last client that was refused the name of an owner.
 type refusal struct {
@@ -24,13 +28,35 @@ func (s *State) mayReplaceLocked(owner string, verifier [8]byte, from string) bo
 	if rec == nil || rec.confirmed == nil {
 		return true
 	}
-	old := rec.confirmed
-	if old.verifier == verifier || sameHost(old.address, from) || sameHost(old.came, from) || s.sessions.leaseOver(old) {
+	if s.sessions.mayBe(rec.confirmed, from) {
 		return true
 	}
 	s.sessions.noteRefused(rec, verifier, from)
 	return false
 }
+
+// mayBe reports whether who comes from an address is taken for the client without a proof: it is at the client's host, or the client's
+// lease is over.
+func (t *sessions) mayBe(c *Client, from string) bool {
+	return sameHost(c.address, from) || sameHost(c.came, from) || t.leaseOver(c)
+}
+
+// tryEvery is how often one who is at another address may come by the name of an owner, all of them together. The verifier of Linux is
+// when the node, or its network, began, in nanoseconds: so it takes decades to find the right one in a few seconds.
+const tryEvery = 100 * time.Millisecond
+
+// mayTry reports whether a verifier may be compared.
+func (t *sessions) mayTry(rec *ownerRecord) bool {
+	now := t.cfg.Now()
+	if now.Sub(rec.tried) < tryEvery {
+		return false
+	}
+	rec.tried = now
+	return true
+}
+
+// isSecret reports whether nobody but the client knows a verifier.
+func isSecret(verifier [8]byte) bool { return verifier != [8]byte{} && !purging(verifier) }
 
 // noteRefused tells of two nodes of one name, when the one that has it was heard of since the other one was refused first. It
 // does so once in a lease.

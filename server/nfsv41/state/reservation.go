@@ -19,7 +19,7 @@ func (s *State) Reserve(c *Client, a OpenArgs, r *Reservation) nfs4.Status {
 	if _, e := s.mayOpenLocked(c, &a); e != nfs4.OK {
 		return e
 	}
-	*r = Reservation{a.File, a.Access, a.Deny}
+	*r = Reservation{a.File, a.does(), a.Deny}
 	s.opens.reserve(r, 1)
 	return nfs4.OK
 }

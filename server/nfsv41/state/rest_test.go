@@ -35,7 +35,7 @@ func TestRest(t *testing.T) {
 	if w.Expire() {
 		t.Error("a client that is not confirmed stays unseen")
 	}
-	w.want(w.DestroyClientID(w.Snapshot(0).Clients[1].ID, root), nfs4.OK)
+	w.want(w.DestroyClientID(w.Snapshot(0).Clients[1].ID, root, newConn(home)), nfs4.OK)
 	if !w.Expire() {
 		t.Error("something is due again")
 	}

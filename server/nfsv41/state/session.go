@@ -17,8 +17,12 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, nfs4.St
 			return CreateSessionResult{}, nfs4.ErrDelay
 		case !c.confirmed && c.principal != a.Principal:
 			// Not cached: a stranger must not move the client's sequence. When the client ID is
-			// confirmed, anyone of the client's may make sessions.
+			// confirmed, any principal of the node may make sessions.
 			return CreateSessionResult{}, nfs4.ErrClidInUse
+		case c.confirmed && !s.sessions.mayBe(c, addressOf(a.Conn)):
+			// Not the reply of before either: it has the ID of a session. Linux asks with EXCHANGE_ID next, whose verifier shows that it
+			// is the node at another address. CLID_INUSE would end all its mounts.
+			return CreateSessionResult{}, nfs4.ErrDelay
 		case !c.confirmed && !s.mayReplaceLocked(c.owner, c.verifier, c.address): // it could when it came
 			return CreateSessionResult{}, nfs4.ErrDelay
 		case a.Seq == c.createSeq && c.uncertain: // as if it had not come before

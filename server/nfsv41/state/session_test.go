@@ -304,7 +304,7 @@ func TestDestroySessionInUse(t *testing.T) {
 	w.want(w.DestroySession(n.session, n.conn, own.Slot), nfs4.OK)
 	own.Slot.Done([]byte("destroyed"), true)
 	w.ok()
-	w.want(w.DestroyClientID(n.c.ID(), root), nfs4.OK) // nothing of it is under way
+	w.want(w.DestroyClientID(n.c.ID(), root, newConn(home)), nfs4.OK) // nothing of it is under way
 }
 
 // DESTROY_SESSION comes by a connection of the session, or by any if it has none: RFC 8881 section

@@ -63,7 +63,7 @@ func (s *State) Denies(f FileKey, access Access) bool {
 		return true
 	}
 	for {
-		again, e := s.shareConflictLocked(s.opens.files[f], access, 0)
+		again, e := s.shareConflictLocked(s.opens.files[f], nil, access, 0)
 		if !again {
 			return e != nfs4.OK
 		}

@@ -47,7 +47,7 @@ type Limits struct {
 	Conns          int // of a session
 	Opens          int // of a client
 	Locks          int // of a client: stateids of lock owners, and ranges
-	Ranges         int // of a lock owner, through one open
+	Ranges         int // of a lock owner in a file
 	Waiters        int // of a client
 	FileWaiters    int // of a file
 	OwnerBytes     int // of a client: the names of its open and lock owners

@@ -156,8 +156,9 @@ func TestWork(t *testing.T) {
 				a := m.client(c)
 				for range l.Sessions - 1 {
 					a.create.Seq++
-					a.create.Conn = conn
-					_, e := m.CreateSession(a.create)
+					r, e := m.CreateSession(a.create)
+					m.want(e, nfs4.OK)
+					_, _, e = m.BindConn(r.ID, conn, state.Fore)
 					m.want(e, nfs4.OK)
 				}
 			}

@@ -194,6 +194,15 @@ func testMknod(e *env) {
 		res := e.mknod(nfs3.MknodArgs{Where: *where(e.dir, "new"), Type: typ})
 		e.refused("MKNOD of a type that has its own procedure", res.Status, nfs3.ErrBadType, nfs3.ErrInval)
 	}
+	// Linux has 12 and 20 bits for a device, specdata3 32 for each.
+	for _, spec := range []nfs3.SpecData{{Major: 1<<12 | 1, Minor: 3}, {Major: 1, Minor: 1<<20 | 3}} {
+		want := []nfs3.Status{nfs3.ErrInval}
+		if _, lacks := e.target.Lacks[FeatureDevices]; lacks {
+			want = append(want, nfs3.ErrPerm)
+		}
+		res := e.mknod(nfs3.MknodArgs{Where: *where(e.dir, "new"), Type: nfs3.TypeChr, Spec: spec})
+		e.refused(fmt.Sprintf("MKNOD of the device %d:%d", spec.Major, spec.Minor), res.Status, want...)
+	}
 	e.gone(e.dir, "new")
 }
 

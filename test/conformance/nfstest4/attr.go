@@ -242,12 +242,19 @@ func testVerify(e *env) {
 	}
 	e.ok(putfh(fh), verify(sizeIs(7)), nverify(sizeIs(8)))
 	hidden := nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrHidden), Vals: make([]byte, 4)}
+	modeIs := func(mode uint32) nfs4.Fattr {
+		return nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrMode), Vals: xdr.AppendUint32(nil, mode)}
+	}
+	bits := e.attr([]op{putfh(fh)}, nfs4.AttrMode).Mode
+	e.ok(putfh(fh), verify(modeIs(bits)), nverify(modeIs(bits^0o7777)))
 	rdattr := nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), Vals: make([]byte, 4)}
 	e.expect([]expect{
 		{"not same", []op{putfh(fh), verify(sizeIs(8))}, is(nfs4.ErrNotSame)},
 		{"same", []op{putfh(fh), nverify(sizeIs(7))}, is(nfs4.ErrSame)},
 		{"not supported", []op{putfh(fh), verify(hidden)}, is(nfs4.ErrAttrNotSupp)},
 		{"not supported by nverify", []op{putfh(fh), nverify(hidden)}, is(nfs4.ErrAttrNotSupp)},
+		{"mode with the type of the file", []op{putfh(fh), verify(modeIs(0o100000 | bits))}, is(nfs4.ErrInval)},
+		{"mode with the type of the file by nverify", []op{putfh(fh), nverify(modeIs(0o100000 | bits))}, is(nfs4.ErrInval)},
 		{"rdattr_error", []op{putfh(fh), verify(rdattr)}, is(nfs4.ErrInval)},
 		{"rdattr_error of nverify", []op{putfh(fh), nverify(rdattr)}, is(nfs4.ErrInval)},
 		{"pseudo root", []op{putrootfh(), nverify(nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrType), Vals: []byte{0, 0, 0, 2}})}, is(nfs4.ErrSame)},

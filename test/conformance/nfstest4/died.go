@@ -97,6 +97,18 @@ func testDiedOpen(e *env) {
 	if id := get[nfs4.OpenRes](e, e.ok(putfh(e.dir), open(args))).Stateid; id.Seqid != next.Seqid+1 {
 		e.Errorf("the next OPEN: %v after %v", id, next)
 	}
+	// One that denies what it does itself, and truncates the file, is not in its own way.
+	for name, access := range map[string]uint32{"both": nfs4.ShareAccessBoth, "read": nfs4.ShareAccessRead} {
+		args = e.openArgs(opening{name: name, create: true})
+		args.ShareAccess, args.ShareDeny = access, nfs4.ShareDenyWrite
+		args.Attr.Mask.Set(nfs4.AttrSize)
+		first = get[nfs4.OpenRes](e, e.ok(putfh(e.dir), open(args))).Stateid
+		e.died()
+		if again := get[nfs4.OpenRes](e, e.ok(putfh(e.dir), open(args))).Stateid; again != first {
+			e.Errorf("OPEN with access %d again: %v, was %v", access, again, first)
+		}
+		e.refused([]op{putfh(e.dir), open(args)}, nfs4.ErrShareDenied)
+	}
 }
 
 func testDiedSession(e *env) {

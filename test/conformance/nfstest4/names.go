@@ -65,11 +65,21 @@ func testCreate(e *env) {
 
 func testCreateRefused(e *env) {
 	args := func(kind nfs4.FType) nfs4.CreateArgs { return nfs4.CreateArgs{Type: kind, Name: []byte("x")} }
+	// Linux has 12 and 20 bits for a device, specdata4 32 for each.
+	device := func(kind nfs4.FType, major, minor uint32) nfs4.CreateArgs {
+		return nfs4.CreateArgs{Type: kind, Spec: nfs4.SpecData{Major: major, Minor: minor}, Name: []byte("x")}
+	}
+	noDevice := is(nfs4.ErrInval)
+	if _, lacks := e.target.Lacks[nfstest.FeatureDevices]; lacks {
+		noDevice = is(nfs4.ErrInval, nfs4.ErrPerm)
+	}
 	e.expect([]expect{
 		{"regular file", []op{putfh(e.dir), create(args(nfs4.TypeReg))}, is(nfs4.ErrBadType)},
 		{"type 0", []op{putfh(e.dir), create(args(0))}, is(nfs4.ErrBadType, nfs4.ErrBadXDR)},
 		{"named attribute", []op{putfh(e.dir), create(args(nfs4.TypeNamedAttr))}, is(nfs4.ErrBadType)},
 		{"type 100", []op{putfh(e.dir), create(args(100))}, is(nfs4.ErrBadType, nfs4.ErrBadXDR)},
+		{"major of a device over the maximum", []op{putfh(e.dir), create(device(nfs4.TypeChr, 1<<12|1, 3))}, noDevice},
+		{"minor of a device over the maximum", []op{putfh(e.dir), create(device(nfs4.TypeBlk, 1, 1<<20|3))}, noDevice},
 		{"empty link", []op{putfh(e.dir), symlink("x", "")}, is(nfs4.ErrInval, nfs4.ErrNoEnt)},
 		{"link over the maximum", []op{putfh(e.dir), symlink("x", strings.Repeat("y", 4096))}, is(nfs4.ErrNameTooLong, nfs4.ErrInval)},
 	})

@@ -18,6 +18,7 @@ var xattrTests = []test{
 	{"names", testXattrNames},
 	{"values", testXattrValues},
 	{"listing", testListxattrs},
+	{"a listing of less than was asked for", testListxattrsLess},
 	{"access", testXattrAccess},
 	{"rights", testXattrRights},
 	{"sticky directory", testXattrSticky},
@@ -241,6 +242,38 @@ func testListxattrs(e *env) {
 	if r := get[nfs4.ListxattrsRes](e, c.ok(putfh(fh), listxattrs(10, 1000))); len(r.Names) > 0 || !r.EOF {
 		e.Errorf("after the last: %+v", r)
 	}
+}
+
+// Section 8.4.3.2: the maximum may be more than the session's replies hold, which are filled as with READDIR.
+func testListxattrsLess(e *env) {
+	c := e.withXattrs()
+	fh, _ := e.opened(c, "f", "")
+	var want []string
+	for i := range 6 { // ext4 has room for these
+		want = append(want, fmt.Sprintf("%0100d", i))
+		c.ok(putfh(fh), setxattr(want[i], "", nfs4.SetxattrEither))
+	}
+	const most = 511
+	args := c.createSessionArgs()
+	args.Fore.MaxResponseSize, args.Fore.MaxResponseSizeCached = most, most
+	c.createSession(args)
+	var names []string
+	for r := (&nfs4.ListxattrsRes{}); !r.EOF; {
+		all := c.ok(putfh(fh), listxattrs(r.Cookie, 64<<10))
+		if r = get[nfs4.ListxattrsRes](c, all); len(all.bytes) > most || len(r.Names) == 0 {
+			e.Fatalf("a reply of %d bytes, %d names", len(all.bytes), len(r.Names))
+		}
+		for _, name := range r.Names {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, want) {
+		e.Errorf("%d names, want %d", len(names), len(want))
+	}
+	// After others there is room for none.
+	c.wants(c.do(putfh(fh), listxattrs(0, 64<<10), listxattrs(0, 64<<10)), nfs4.OpListxattrs, 4, nfs4.ErrRepTooBig)
+	c.refused([]op{putfh(fh), listxattrs(0, 100)}, nfs4.ErrTooSmall)
 }
 
 const xattrAccess = nfs4.AccessXARead | nfs4.AccessXAWrite | nfs4.AccessXAList
