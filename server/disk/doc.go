@@ -11,7 +11,7 @@
 //  3. What opens a file returns a [Descriptor], which its owner closes or hands on. A descriptor that is an int is
 //     borrowed.
 //  4. [Statx], [Fstat] and [PreadNow] are calls that x/sys allocates for, or that need not inform Go's
-//     scheduler, as they never block (syscalls.go, nowait.go). They fill an [Attr].
+//     scheduler, as they never block (syscalls.go). They fill an [Attr].
 //  5. [FS.Sync] has a change be on the disk, or says that it may not be.
 //
 // There are no locks in this package, and nothing is remembered.

@@ -6,9 +6,9 @@
 //     the descriptor stays open until that is synced.
 //  2. [Syncer.Here] syncs on the call's own goroutine. If another goroutine does, [Syncer.Begin] has the call wait
 //     in [Syncing.Wait]. One sync serves all calls that wait when it begins, of one file or of several (sync.go).
-//  3. A semaphore that is shared fairly between volumes bounds the syncs at a time (slots.go).
+//  3. A semaphore that is shared fairly between volumes bounds the syncs at a time (sync.go).
 //  4. A failed sync changes the volume's write verifier, [Volume.WriteVerifier], and is remembered: each call whose
-//     change may have been in it gets the error (errseq.go).
+//     change may have been in it gets the error (file.go).
 //  5. On btrfs a directory's sync also waits for other syncs that are under way (overlap.go).
 //
 // # Locks

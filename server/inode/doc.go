@@ -13,11 +13,11 @@
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
 //  4. Each change of a file is made in File.change (change.go), and several by one call in Together.Do: attributes that were read before are not used
-//     (attrcache.go), and the change attribute moves (changes.go).
+//     (attrcache.go), and the change attribute moves (changeattr.go).
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
 //     client the directory's attributes from right before and after its change (lock.go). There is one function for each
 //     kind of change, in names.go. It charges the volume's space.Account, if the server counts, and tells the volume's
-//     locate.Index, if it has one. A file that is removed is freed when the names are unlocked (victim.go).
+//     locate.Index, if it has one. A file that is removed is freed when the names are unlocked (names.go).
 //  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //
@@ -28,7 +28,7 @@
 // and has it from then on.
 //
 // Of files that are not in use there are caches, which forget: their handles and attributes (locate.Handles), versions and
-// change attributes (attrcache.go, changes.go), and which directories are inside their volumes (locate.Inside). They
+// change attributes (attrcache.go, changeattr.go), and which directories are inside their volumes (locate.Inside). They
 // must know more than a file's object lives, and are read without a lock.
 //
 // # What is cached
@@ -38,7 +38,7 @@
 //     alone (locate.Handles).
 //   - The attributes of a file are kept with its handle, for at most a second, and as long as no call
 //     has begun to change the file (attrcache.go).
-//   - An open remembers what the kernel has said about the rights of its users (granted.go).
+//   - An open remembers what the kernel has said about the rights of its users (held.go).
 //
 // # Files that clients have open
 //
@@ -46,13 +46,13 @@
 // removed. Before that, it gets another name in a directory that no client reaches: it is an orphan (orphans.go).
 // Clients see one link less. Only who holds the file, or may reclaim it after a restart, can open it
 // then. The last Close removes the name, and with it the file. The next process finds what is there
-// (leftovers.go), and removes what nobody has taken over or reclaimed.
+// (orphans.go), and removes what nobody has taken over or reclaimed.
 //
 // # A process that is not root
 //
 // Root opens a file whatever its mode is. The only user (actas.Only) can't, so openown.go widens the mode of the
 // user's file for a moment. It records that before, so that the next process puts the mode right if
-// this one is killed (modes.go).
+// this one is killed (openown.go).
 //
 // # Locks
 //

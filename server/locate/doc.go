@@ -4,7 +4,7 @@
 //
 //  1. [Key.Parse] checks the MAC of a client's handle, and returns the volume's number and the [disk.FileID].
 //     A MAC that was right is not computed again.
-//  2. [Volume.Open] has the volume's finder open the file (finder.go). The error is ESTALE if it is gone, and EAGAIN
+//  2. [Volume.Open] has the volume's finder open the file (volume.go). The error is ESTALE if it is gone, and EAGAIN
 //     if that is not known yet.
 //  3. [Inside.Find] shows that a directory is below the root of its volume: somebody may have moved it out directly on
 //     the disk. [Inside.Has] knows it for a moment.
@@ -18,7 +18,7 @@
 // so it stays the same after a restart, after a rename, and after the disk has moved.
 //
 // The FileID has one of two forms: it is the kernel's handle of the file, or the inode's number and
-// time of birth. The form is fixed for each volume in its record (form.go), because Linux
+// time of birth. The form is fixed for each volume in its record (volume.go), because Linux
 // takes two handles of one file for two files. No file is found by a handle of another form.
 //
 // A finder opens the file of a FileID. Which one a volume has depends on its form and on the rights
@@ -28,7 +28,7 @@
 //   - [Index] finds files of both forms, as both have the inode's number. Package inodeindex
 //     remembers the names of each inode. The index opens the path that they make, from the volume's
 //     root, with openat2(2), and compares what it has opened with the FileID (index.go). The index
-//     learns the names that clients make and change (names.go). A walk fills it, repairs it
+//     learns the names that clients make and change (index.go). A walk fills it, repairs it
 //     where somebody has changed the disk directly, and shows that a file does not exist
 //     (indexwalk.go). A file of the index lets the next process find files before its walk has
 //     ended (keptindex.go).

@@ -12,7 +12,7 @@
 //  2. The caller locks the names of those directories, so that the file of a name can't
 //     change before it is charged.
 //  3. Account.Reserve reserves the space that the change can take, in an atomic counter, or
-//     refuses the change (reserve.go). Charge.Write, Charge.Resize and Account.Rename do it
+//     refuses the change (admit.go). Charge.Write, Charge.Resize and Account.Rename do it
 //     themselves (admit.go).
 //  4. After the change, Charge.Stat and Charge.Look read the inode's attributes, which
 //     the reply needs anyway, and charge what the inode uses now. Account.EnterNew does
@@ -61,7 +61,7 @@ import (
 //     the one file's, so a look after the write sees the sum as it stays.
 //     Extents that files share are charged to each.
 //
-// Calls that need space reserve it first (reserve.go), so that concurrent calls
+// Calls that need space reserve it first (admit.go), so that concurrent calls
 // can't exceed the limit more than sequential ones.
 //
 // The methods of an Account and of a Charge may be called concurrently, but for Attach and

@@ -14,6 +14,7 @@ package stats
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -162,5 +163,152 @@ func (c *Conn) End(call *Call, status Status, xid uint32) {
 	}
 	if c.server.slow.takes(took) {
 		c.server.slow.tell(c, call, status, xid, took)
+	}
+}
+
+// Status is a call's status: one of NFS or MOUNT, or RPCError plus one of RPC.
+type Status uint32
+
+const (
+	// RPCError is added to an accept_stat of RFC 5531.
+	RPCError Status = 1 << 31
+	// Other is for all statuses without a counter of their own.
+	Other Status = 1<<32 - 1
+)
+
+// The statuses with counters of their own: those of NFS and MOUNT up to 99, those of
+// NFS from 10001 on, and those of RPC.
+const (
+	plainMax  = 100
+	highFirst = 10001
+	highMax   = 8
+	rpcMax    = 6
+	slots     = plainMax + highMax + rpcMax + 1
+	otherSlot = slots - 1
+)
+
+// slot is the index of a status's counter.
+func (s Status) slot() int {
+	switch {
+	case s < plainMax:
+		return int(s)
+	case s >= highFirst && s < highFirst+highMax:
+		return plainMax + int(s-highFirst)
+	case s >= RPCError && s < RPCError+rpcMax:
+		return plainMax + highMax + int(s-RPCError)
+	}
+	return otherSlot
+}
+
+// statusOf is the status of a slot.
+func statusOf(slot int) Status {
+	switch {
+	case slot < plainMax:
+		return Status(slot)
+	case slot < plainMax+highMax:
+		return highFirst + Status(slot-plainMax)
+	case slot < otherSlot:
+		return RPCError + Status(slot-plainMax-highMax)
+	}
+	return Other
+}
+
+// Volume has the counters of a volume. The zero Volume is ready for use.
+type Volume struct {
+	Name string // for the slow log
+
+	shards [shards]volumeShard
+	// seen is the time of each client's last call, by its number; 0: never.
+	seen [clientsMax + 1]atomic.Int64
+}
+
+type volumeShard struct {
+	calls, read, written atomic.Uint64
+	_                    [40]byte // the next shard is on another cache line
+}
+
+// seenEvery is the precision of the time of a client's last call. It saves most
+// calls a write to shared memory.
+const seenEvery = time.Second
+
+func (v *Volume) count(call *Call, c *Conn, now time.Duration) {
+	s := &v.shards[c.shard]
+	s.calls.Add(1)
+	if call.Read > 0 {
+		s.read.Add(uint64(call.Read))
+	}
+	if call.Written > 0 {
+		s.written.Add(uint64(call.Written))
+	}
+	note(&v.seen[c.client.number], now)
+}
+
+// note sets a time, if it is older than seenEvery.
+func note(at *atomic.Int64, now time.Duration) {
+	if then := at.Load(); then == 0 || int64(now)-then > int64(seenEvery) {
+		at.Store(max(1, int64(now)))
+	}
+}
+
+// Traffic has the counts of a volume or a client.
+type Traffic struct {
+	Calls, Read, Written uint64 // Read and Written in bytes
+}
+
+// Traffic returns the volume's counts.
+func (v *Volume) Traffic() Traffic {
+	var t Traffic
+	for i := range v.shards {
+		s := &v.shards[i]
+		t.Calls += s.calls.Load()
+		t.Read += s.read.Load()
+		t.Written += s.written.Load()
+	}
+	return t
+}
+
+// own has the local addresses of the server's own probes. The process adds them
+// before it connects, and a bound address can't be another's: no client can evade
+// being counted.
+type own struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	addrs map[netip.AddrPort]bool
+}
+
+// Own excludes connections from an address from the counts, until forget. The address
+// must be bound by this process until then.
+func (s *Server) Own(from netip.AddrPort) (forget func()) {
+	o := &s.own
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.addrs == nil {
+		o.addrs = map[netip.AddrPort]bool{}
+	}
+	o.addrs[from] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.addrs, from)
+	}
+}
+
+func (o *own) has(client netip.AddrPort) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.addrs[client]
+}
+
+// Syncs counts syncs of the disk. The zero Syncs is ready for use.
+type Syncs struct {
+	Durations Durations // of all, failed ones too
+	Failed    atomic.Uint64
+}
+
+// Add adds one.
+func (s *Syncs) Add(took time.Duration, err error) {
+	s.Durations.Add(took)
+	if err != nil {
+		s.Failed.Add(1)
 	}
 }
