@@ -130,7 +130,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	if checked < 50 {
+	if checked < 40 {
 		t.Errorf("only %d names of files were found", checked)
 	}
 }
