@@ -73,7 +73,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 	a.exports.GivesRoom = func(id uint64, bytes int64) bool { return a.store.GivesRoom(id, bytes) } // no client is served before there is one
 	a.exports.KeepMarks(a.below(volume.UsageDir))
 	a.exports.Indexes.Keep(a.below(volume.IndexDir))
-	form, err := locate.FormOfNew(a.Root, a.exports.ByIndex)
+	form, earlier, err := locate.Forms(a.Root, a.exports.ByIndex)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (a *App) openVolumes(context.Context) (err error) {
 		Log:        a.Log,
 
 		NewIdentity: a.NewIdentity,
-		Handles:     string(form),
+		Handles:     string(form), EarlierHandles: string(earlier),
 	})
 	if err != nil {
 		return err

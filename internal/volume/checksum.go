@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -18,8 +19,8 @@ import (
 //
 //	jq -cjS 'del(.checksum)' FILE | sha256sum
 //
-// So it does not matter how the file is indented. A file with a wrong checksum, or without one, is damaged. Its error
-// names the checksum of its contents: a person who edits the file writes that into the field.
+// So it does not matter how the file is indented. A file without a checksum was written by a podnas
+// that had none, or edited by a person, who removes it; the next write adds it.
 //
 // Fields of a newer podnas are kept when the file is written.
 
@@ -87,33 +88,37 @@ func encodeSummed(v any, unknown object) ([]byte, error) {
 	return o.canonical()
 }
 
-// decodeSummed decodes what encodeSummed has encoded into v, a pointer to a struct. unknown are the fields
-// that v does not have. If only the checksum is wrong, v is set nevertheless.
-func decodeSummed(data []byte, v any) (unknown object, err error) {
+// decodeSummed decodes what encodeSummed has encoded into v, a pointer to a struct. summed is whether
+// there was a checksum, and unknown are the fields that v does not have. If only the checksum is
+// wrong, v is set nevertheless.
+func decodeSummed(data []byte, v any) (unknown object, summed bool, err error) {
 	o, err := decodeObject(data)
 	if err != nil {
-		return nil, err
-	}
-	want, err := o.sum()
-	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	found, summed := o[checksumField]
+	want, err := o.sum()
+	if err != nil {
+		return nil, false, err
+	}
 	delete(o, checksumField)
 	rest, err := o.canonical()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := json.Unmarshal(rest, v); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	switch {
-	case !summed:
-		return nil, fmt.Errorf("it has no checksum, and that of its contents is %s", want)
-	case found != want:
-		return nil, fmt.Errorf("its checksum is wrong: %v, and that of its contents is %s", found, want)
+	t := reflect.TypeOf(v).Elem()
+	if summed && found != want {
+		return nil, summed, fmt.Errorf("its checksum is wrong: %v, and that of its contents is %s", found, want)
 	}
-	return o.unknown(reflect.TypeOf(v).Elem()), nil
+	if !summed {
+		if err := o.checkFields(t); err != nil {
+			return nil, summed, err
+		}
+	}
+	return o.unknown(t), summed, nil
 }
 
 // fieldsOf returns the fields of a struct by their names in JSON, in lower case, because package json
@@ -173,4 +178,43 @@ func (o object) addUnknown(unknown object, t reflect.Type) {
 			inner.addUnknown(more, t)
 		}
 	}
+}
+
+// checkFields refuses an object without a checksum that has a field whose name differs in one byte
+// from one that a struct has: if that was the field with the networks of a volume's clients, all
+// others could mount it.
+func (o object) checkFields(t reflect.Type) error {
+	fields := fieldsOf(t)
+	for name, value := range o {
+		field, known := fields[strings.ToLower(name)]
+		if known {
+			if inner, t := nested(value, field); inner != nil {
+				if err := inner.checkFields(t); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		near := oneByteApart(checksumField, name)
+		for f := range fields {
+			near = near || oneByteApart(f, strings.ToLower(name))
+		}
+		if near || strings.ContainsFunc(name, unicode.IsControl) {
+			return fmt.Errorf("it has no checksum, and its field %q is probably another one that was damaged", name)
+		}
+	}
+	return nil
+}
+
+func oneByteApart(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	different := 0
+	for i := range len(a) {
+		if a[i] != b[i] {
+			different++
+		}
+	}
+	return different == 1
 }

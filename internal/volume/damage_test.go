@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/test/testdisk"
 )
 
 // damagedDisk has volumes of each kind, with a file in each directory. Of these "victim" and "kept" are damaged.
@@ -74,10 +72,18 @@ func (d *damagedDisk) write(t *testing.T, name string, r record) {
 	mustWriteRecord(t, d.root, name, r)
 }
 
-// edit edits a record as a person does who gives it the right checksum.
-func (d *damagedDisk) edit(t *testing.T, name string, change func(map[string]any)) {
+// withoutSum returns a record as an older podnas writes it, after a change.
+func withoutSum(t *testing.T, data []byte, change func(map[string]any)) []byte {
 	t.Helper()
-	mustDo(t, testdisk.EditRecord(d.file(name), change))
+	var r map[string]any
+	mustDo(t, json.Unmarshal(data, &r))
+	delete(r, checksumField)
+	if change != nil {
+		change(r)
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	mustDo(t, err)
+	return data
 }
 
 // whole checks that no file was moved or removed.
@@ -274,76 +280,36 @@ func TestRecordWithAByteChanged(t *testing.T) {
 	d.whole(t)
 }
 
-// A record that was edited is damaged until it has the checksum that its finding names, whether it had none or another.
-func TestRecordEditedByHand(t *testing.T) {
-	edit := func(t *testing.T, d *damagedDisk, file, old, text string) {
-		t.Helper()
-		was := string(d.read(t, file))
-		if strings.Count(was, old) != 1 {
-			t.Fatalf("no %s in\n%s", old, was)
-		}
-		d.put(t, file, []byte(strings.Replace(was, old, text, 1)))
-	}
-	// sum takes the checksum out of what is said.
-	sum := func(t *testing.T, said string) string {
-		t.Helper()
-		_, right, found := strings.Cut(said, "that of its contents is ")
-		if right, _, _ = strings.Cut(right, " "); !found {
-			t.Fatal(said)
-		}
-		return strings.TrimRight(right, ".;:,)")
-	}
-	field := func(t *testing.T, d *damagedDisk, file string) string {
-		t.Helper()
-		return regexp.MustCompile(`"checksum": "[^"]*",`).FindString(string(d.read(t, file)))
-	}
-	for name, without := range map[string]bool{"with the old checksum": false, "without one": true} {
-		t.Run(name, func(t *testing.T) {
-			d := newDamagedDisk(t)
-			file := recordFile("victim")
-			had := field(t, d, file)
-			edit(t, d, file, `"size": 1048576`, `"future": 1, "size": 2097152`)
-			if without {
-				edit(t, d, file, had, "")
-			}
-			s := d.finds(t, []string{"other", "third"}, file)
-			d.refuses(t, s)
-			found, err := s.Check()
-			mustDo(t, errors.Join(err, s.Close()))
-			at := slices.IndexFunc(found, func(f Finding) bool { return f.Path == file })
-			right := fmt.Sprintf(`"checksum": %q,`, sum(t, found[at].String()))
-			if without {
-				edit(t, d, file, `"future": 1,`, right+`"future": 1,`)
-			} else {
-				edit(t, d, file, had, right)
-			}
-			s = d.finds(t, d.serving)
-			if v, err := s.Get("victim"); err != nil || v.Size != 2<<20 {
-				t.Errorf("%+v, %v", v, err)
+// A record of an older podnas has no checksum. A changed byte may change what it says, but no other
+// volume, no directory, and not who may mount it to everybody.
+func TestOldRecordWithAByteChanged(t *testing.T) {
+	d := newDamagedDisk(t)
+	file := recordFile("victim")
+	was := withoutSum(t, d.read(t, file), nil)
+	for _, bits := range []byte{1, ' ', '"' ^ '\\', 'e' ^ '\\'} {
+		for at := range was {
+			data := slices.Clone(was)
+			data[at] ^= bits
+			d.put(t, file, data)
+			s, e := open(t, d.root)
+			v, err := s.Get("victim")
+			found, checked := s.Check()
+			mustDo(t, checked)
+			switch {
+			case !slices.Contains(e.names(), "other") || !slices.Contains(e.names(), "third"):
+				t.Errorf("others are not served: %v", found)
+			case err == nil && len(v.Options.Clients) == 0, err == nil && v.OnDelete != RetainFiles:
+				t.Errorf("%+v", v)
+			case !slices.Contains(e.names(), "victim") && len(found) == 0:
+				t.Error("neither served nor found")
 			}
 			mustDo(t, s.Close())
-		})
+			d.whole(t)
+			if t.Failed() {
+				t.Fatalf("byte %d, which was %q, is %q:\n%s", at, was[at], data[at], data)
+			}
+		}
 	}
-	t.Run("with the right one, and no disk", func(t *testing.T) {
-		d := newDamagedDisk(t)
-		d.edit(t, recordFile("victim"), func(r map[string]any) { delete(r, "disk") })
-		s := d.finds(t, []string{"other", "third"}, recordFile("victim"))
-		if found, err := s.Check(); err != nil || !strings.Contains(found[0].String(), "no disk") {
-			t.Errorf("%v, %v", found, err)
-		}
-		mustDo(t, s.Close())
-	})
-	t.Run(InstanceFile, func(t *testing.T) {
-		d := newDamagedDisk(t)
-		had := field(t, d, InstanceFile)
-		edit(t, d, InstanceFile, had, `"future": 1,`)
-		_, err := Open(Config{Root: d.root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler)})
-		if err == nil {
-			t.Fatal("it is opened without a checksum")
-		}
-		edit(t, d, InstanceFile, `"future": 1,`, fmt.Sprintf(`"checksum": %q, "future": 1,`, sum(t, err.Error())))
-		mustDo(t, d.finds(t, d.serving).Close())
-	})
 }
 
 // Records that contradict each other, or themselves.
@@ -367,6 +333,9 @@ func TestRecordsBent(t *testing.T) {
 		{"a stale record in the trash, and files", func(t *testing.T, d *damagedDisk) {
 			d.put(t, d.victim.keptIn(trashDir)+".json", d.read(t, victim))
 			mustDo(t, os.Mkdir(d.file(d.victim.keptIn(trashDir)), 0o700))
+		}, []string{"other", "third"}, func(d *damagedDisk) []string { return []string{victim, d.victim.keptIn(trashDir) + ".json"} }},
+		{"a stale record of an older podnas in the trash", func(t *testing.T, d *damagedDisk) {
+			d.put(t, d.victim.keptIn(trashDir)+".json", withoutSum(t, d.read(t, victim), nil))
 		}, []string{"other", "third"}, func(d *damagedDisk) []string { return []string{victim, d.victim.keptIn(trashDir) + ".json"} }},
 		{"a stale record in the trash, and the volume's damaged", func(t *testing.T, d *damagedDisk) {
 			d.put(t, d.victim.keptIn(trashDir)+".json", d.read(t, victim))
@@ -396,9 +365,9 @@ func TestRecordsBent(t *testing.T) {
 			v.Name, v.ID, v.Options = "a-twin", 77, Options{}
 			d.write(t, recordFile("a-twin"), record{State: ready, Volume: v})
 		}, []string{"other", "third"}, func(*damagedDisk) []string { return []string{victim, recordFile("a-twin")} }},
-		{"one path twice, in a record that was copied and edited", func(t *testing.T, d *damagedDisk) {
-			d.put(t, twin, d.read(t, victim))
-			d.edit(t, twin, func(r map[string]any) { r["name"], r["id"] = "twin", "77" })
+		{"one path twice, in records of an older podnas", func(t *testing.T, d *damagedDisk) {
+			d.put(t, twin, withoutSum(t, d.read(t, victim), func(r map[string]any) { r["name"], r["id"] = "twin", "77" }))
+			d.put(t, victim, withoutSum(t, d.read(t, victim), nil))
 		}, []string{"other", "third"}, func(*damagedDisk) []string { return []string{victim, twin} }},
 		{"a path below another's", func(t *testing.T, d *damagedDisk) {
 			v := d.victim
@@ -426,6 +395,12 @@ func TestRecordsBent(t *testing.T) {
 		{"a copy under its id", func(t *testing.T, d *damagedDisk) {
 			d.put(t, d.victim.keptIn(volumesDir)+".json", d.read(t, victim))
 		}, []string{"other", "third", "victim"}, func(d *damagedDisk) []string { return []string{d.victim.keptIn(volumesDir) + ".json"} }},
+		{"a record of another disk, and the others are of an older podnas", func(t *testing.T, d *damagedDisk) {
+			for _, name := range []string{other, recordFile("third"), d.kept.keptIn(archiveDir) + ".json"} {
+				d.put(t, name, withoutSum(t, d.read(t, name), nil))
+			}
+			d.write(t, victim, record{State: ready, Disk: "another", Volume: d.victim})
+		}, []string{"other", "third"}, func(*damagedDisk) []string { return []string{victim} }},
 		{"a record of another disk, and no other", func(t *testing.T, d *damagedDisk) {
 			mustDo(t, errors.Join(os.Remove(d.file(other)), os.Remove(d.file(recordFile("third"))), os.Remove(d.file(d.kept.keptIn(archiveDir)+".json"))))
 			d.write(t, victim, record{State: ready, Disk: "another", Volume: d.victim})
@@ -457,16 +432,16 @@ func TestRecordsBent(t *testing.T) {
 	}
 }
 
-// A state that the rest of a record contradicts loses no directory, though the checksum is right.
-func TestStateEditedByHand(t *testing.T) {
-	for _, st := range []state{copyingState, adopting, retained, archived, "no state"} {
+// Of a record without a checksum, a state that the rest contradicts loses no directory.
+func TestOldRecordsState(t *testing.T) {
+	for _, st := range []state{creating, copyingState, adopting, retained, archived, "no state"} {
 		for _, source := range []string{"", "other"} {
 			t.Run(fmt.Sprintf("%s, copied from %q", st, source), func(t *testing.T) {
 				d := newDamagedDisk(t)
-				d.edit(t, recordFile("victim"), func(r map[string]any) {
+				d.put(t, recordFile("victim"), withoutSum(t, d.read(t, recordFile("victim")), func(r map[string]any) {
 					r["state"], r["source"] = st, source
 					r["onDelete"] = DeleteFiles
-				})
+				}))
 				s, e := open(t, d.root)
 				time.Sleep(50 * time.Millisecond)
 				if st != adopting { // whose directory was a stray before, and has a finding
@@ -488,11 +463,12 @@ func TestStateEditedByHand(t *testing.T) {
 func TestUnknownFieldsAreKept(t *testing.T) {
 	d := newDamagedDisk(t)
 	file := recordFile("victim")
-	d.edit(t, file, func(r map[string]any) {
+	// As a person would add it, who removes the checksum.
+	d.put(t, file, withoutSum(t, d.read(t, file), func(r map[string]any) {
 		r["future"] = map[string]any{"list": []int{1, 2}, "large": json.Number("12345678901234567890")}
 		r["options"].(map[string]any)["mayFly"] = true
 		r["claim"].(map[string]any)["cluster"] = "c"
-	})
+	}))
 	s, e := open(t, d.root)
 	if !slices.Contains(e.names(), "victim") {
 		t.Fatalf("served: %v", e.names())

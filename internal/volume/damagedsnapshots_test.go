@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/podnas/podnas/test/testdisk"
 )
 
 // What can't be right is neither used nor removed, and is found.
@@ -18,7 +15,14 @@ func TestDamagedSnapshots(t *testing.T) {
 	edit := func(change func(map[string]any)) func(t *testing.T, record, tree string) {
 		return func(t *testing.T, record, _ string) {
 			t.Helper()
-			mustDo(t, testdisk.EditRecord(record, change))
+			data, err := os.ReadFile(record)
+			mustDo(t, err)
+			fields := map[string]any{}
+			mustDo(t, json.Unmarshal(data, &fields))
+			change(fields)
+			data, err = json.Marshal(fields)
+			mustDo(t, err)
+			mustDo(t, os.WriteFile(record, data, 0o600))
 		}
 	}
 	for _, tt := range []struct {
@@ -29,16 +33,12 @@ func TestDamagedSnapshots(t *testing.T) {
 		finding string
 	}{
 		{"nothing", func(*testing.T, string, string) {}, true, ""},
-		{"a new field", edit(func(f map[string]any) { f["later"] = 1 }), true, ""},
-		{"a wrong checksum", func(t *testing.T, record, _ string) {
-			t.Helper()
-			data, err := os.ReadFile(record)
-			mustDo(t, errors.Join(err, os.WriteFile(record, bytes.Replace(data, []byte(`"files": `), []byte(`"files": 1`), 1), 0o600)))
-		}, false, "its checksum is wrong"},
-		{"another disk", edit(func(f map[string]any) { f["disk"] = "another" }), false, "another"},
-		{"another volume", edit(func(f map[string]any) { f["volumeId"] = "1" }), false, "in the file of another"},
-		{"a name that leads out", edit(func(f map[string]any) { f["name"] = "../../volumes" }), false, "invalid name"},
-		{"no size", edit(func(f map[string]any) { f["size"] = 0 }), false, "size"},
+		{"a new field", edit(func(f map[string]any) { delete(f, "checksum"); f["later"] = 1 }), true, ""},
+		{"a wrong checksum", edit(func(f map[string]any) { f["files"] = 7 }), false, "checksum"},
+		{"another disk", edit(func(f map[string]any) { delete(f, "checksum"); f["disk"] = "another" }), false, "another"},
+		{"another volume", edit(func(f map[string]any) { delete(f, "checksum"); f["volumeId"] = "1" }), false, "in the file of another"},
+		{"a name that leads out", edit(func(f map[string]any) { delete(f, "checksum"); f["name"] = "../../volumes" }), false, "invalid name"},
+		{"no size", edit(func(f map[string]any) { delete(f, "checksum"); f["size"] = 0 }), false, "size"},
 		{"no JSON", func(t *testing.T, record, _ string) {
 			t.Helper()
 			mustDo(t, os.WriteFile(record, []byte("{"), 0o600))
@@ -100,16 +100,6 @@ func FuzzSnapshotRecord(f *testing.F) {
 	f.Add([]byte(`{"name":"../x","volumeId":"2","size":-1}`))
 	s := &Store{instance: instance{Identity: "d"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if o, err := decodeObject(data); err == nil { // a wrong checksum would keep all else from being looked at
-			sum, err := o.sum()
-			if err != nil {
-				t.Fatal(err)
-			}
-			o[checksumField] = sum
-			if data, err = o.canonical(); err != nil {
-				t.Fatal(err)
-			}
-		}
 		r := &snapshotRecord{}
 		if json.Unmarshal(data, r) != nil || s.checkSnapshot(r, r.file()) != nil {
 			return

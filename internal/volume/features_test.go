@@ -299,6 +299,22 @@ func TestPathIsUsedAgain(t *testing.T) {
 	}
 }
 
+// Records of the version that had no more than these fields.
+func TestOldRecords(t *testing.T) {
+	root := t.TempDir()
+	s, _ := open(t, root)
+	mustDo(t, s.Close())
+	mustDo(t, os.Mkdir(filepath.Join(root, "pvc-old"), 0o777))
+	mustDo(t, os.WriteFile(filepath.Join(root, volumesDir, "pvc-old.json"), []byte(`{
+  "state": "ready", "id": "77", "name": "pvc-old", "path": "pvc-old", "size": 1048576,
+  "claim": {"namespace": "ns", "name": "c", "uid": "u"}, "created": "2026-11-20T10:00:00Z"
+}`), 0o600))
+	s, e := open(t, root)
+	if v, err := s.Get("pvc-old"); err != nil || v.ID != 77 || len(e.names()) != 1 {
+		t.Errorf("%+v, %v, exported %v", v, err, e.names())
+	}
+}
+
 // A damaged record's volume is never written over.
 func TestDamagedRecordIsKept(t *testing.T) {
 	root := t.TempDir()
@@ -320,12 +336,12 @@ func TestDamagedRecordIsKept(t *testing.T) {
 	}
 }
 
-// A volume keeps the form of its handles, whatever the next process would choose. What has none gets that of new volumes.
+// A volume keeps the form of its handles, whatever the next process would choose. What has none gets that of earlier ones.
 func TestHandlesOfVolumes(t *testing.T) {
 	root := t.TempDir()
-	process := func(handles string) *Store {
+	process := func(fresh, earlier string) *Store {
 		t.Helper()
-		s, err := Open(Config{Root: root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler), Handles: handles})
+		s, err := Open(Config{Root: root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler), Handles: fresh, EarlierHandles: earlier})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +354,7 @@ func TestHandlesOfVolumes(t *testing.T) {
 			t.Errorf("%s has handles of the form %q, %v, want %q", name, v.Handles, err, form)
 		}
 	}
-	s := process("")
+	s := process("", "")
 	mustCreate(t, s, "old")
 	if _, err := s.Create(t.Context(), Spec{Name: "away", Size: 1 << 20, OnDelete: RetainFiles}); err != nil {
 		t.Fatal(err)
@@ -347,19 +363,19 @@ func TestHandlesOfVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(s, "old", "")
-	for n, handles := range []string{"inode", "kernel", ""} {
+	for n, forms := range [][2]string{{"inode", "kernel"}, {"kernel", "inode"}, {"", ""}} {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s = process(handles)
+		s = process(forms[0], forms[1])
 		if n == 0 {
 			mustCreate(t, s, "new")
 			if _, err := s.Adopt(t.Context(), Spec{Name: "away"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wants(s, "old", "inode")
-		wants(s, "away", "inode")
+		wants(s, "old", "kernel")
+		wants(s, "away", "kernel")
 		wants(s, "new", "inode")
 	}
 	if err := s.Close(); err != nil {

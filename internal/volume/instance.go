@@ -33,6 +33,7 @@ type instance struct {
 	StateDir []byte `json:"stateDir,omitempty"`
 
 	unknown object // fields of a newer podnas
+	summed  bool   // the file has a checksum
 }
 
 // MarshalJSON adds the checksum.
@@ -44,7 +45,7 @@ func (i instance) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (i *instance) UnmarshalJSON(data []byte) (err error) {
 	type plain instance
-	i.unknown, err = decodeSummed(data, (*plain)(i))
+	i.unknown, i.summed, err = decodeSummed(data, (*plain)(i))
 	return err
 }
 
@@ -109,6 +110,7 @@ func namedDisks(names []string) []string {
 	for _, name := range names {
 		count[name]++
 	}
+	delete(count, "")
 	var known []string
 	for name := range count {
 		known = append(known, name)
@@ -118,7 +120,7 @@ func namedDisks(names []string) []string {
 }
 
 // loadInstance reads the identity, or creates that of a new disk. disks are the identities that the
-// disk's records name.
+// disk's records name, "" for each that names none.
 func (s *Store) loadInstance(disks []string) error {
 	var err error
 	s.instance, err = readInstance(s.root)
@@ -133,7 +135,7 @@ func (s *Store) loadInstance(disks []string) error {
 	case err != nil:
 		return err
 	}
-	// One record may be that of another disk.
+	// One record may be that of another disk, or say nothing.
 	if len(disks) > 1 && !slices.ContainsFunc(disks, s.instance.isOf) {
 		return fmt.Errorf("%s is that of another disk, %s: the records here are of the disk %s. Put the right one back, from a backup of this disk",
 			InstanceFile, s.instance.Identity, namedDisks(disks)[0])
@@ -143,7 +145,7 @@ func (s *Store) loadInstance(disks []string) error {
 
 // isOf reports whether a record that names a disk is of this one.
 func (i *instance) isOf(disk string) bool {
-	return disk == i.Identity || slices.Contains(i.Formerly, disk)
+	return disk == "" || disk == i.Identity || slices.Contains(i.Formerly, disk)
 }
 
 func (s *Store) createInstance(disks []string) error {

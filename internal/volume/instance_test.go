@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -131,6 +133,33 @@ func TestCheckNewIdentity(t *testing.T) {
 		if err := CheckNewIdentity(s); (err == nil) != ok {
 			t.Errorf("%q: %v", s, err)
 		}
+	}
+}
+
+// An instance.json from before it had a checksum is taken, and what it does not know is kept.
+func TestOldInstance(t *testing.T) {
+	d := newDamagedDisk(t)
+	s, _ := open(t, d.root)
+	identity, key := s.Identity(), s.HandleKey()
+	mustDo(t, s.Close())
+	old, err := json.Marshal(map[string]any{"identity": identity, "handleKey": key, "future": 1})
+	mustDo(t, err)
+	d.put(t, InstanceFile, old)
+	s = d.finds(t, d.serving)
+	if s.Identity() != identity || !bytes.Equal(s.HandleKey(), key) {
+		t.Error("it has another identity or key")
+	}
+	mustDo(t, s.Close())
+	if text := string(d.read(t, InstanceFile)); !strings.Contains(text, `"checksum": "sha256:`) || !strings.Contains(text, `"future": 1`) {
+		t.Errorf("%s", text)
+	}
+	// It is what the previous version reads.
+	var i struct {
+		Identity  string `json:"identity"`
+		HandleKey []byte `json:"handleKey"`
+	}
+	if err := json.Unmarshal(d.read(t, InstanceFile), &i); err != nil || i.Identity != identity || !bytes.Equal(i.HandleKey, key) {
+		t.Errorf("%+v, %v", i, err)
 	}
 }
 

@@ -279,7 +279,7 @@ func (s *Store) revive(r, next *record) (Volume, error) {
 	if err := s.servable(r.Path); err != nil {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
-	next.Handles = cmp.Or(next.Handles, s.handles)
+	next.Handles = cmp.Or(next.Handles, s.earlierHandles)
 	var u quota.Usage
 	if s.quota != nil && next.Project != 0 {
 		var err error

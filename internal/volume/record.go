@@ -43,11 +43,12 @@ type record struct {
 	// RestoreSafety is the name of the snapshot that has what its files were before that.
 	RestoreSafety string `json:"restoreSafety,omitempty"`
 	// Disk is the identity of the disk that the volume is on.
-	Disk string `json:"disk"`
+	Disk string `json:"disk,omitempty"`
 	Volume
 
 	file     string    // where it was read, below the root of the disk; empty if it was created since
 	unknown  object    // fields of a newer podnas
+	summed   bool      // the file has a checksum
 	unserved error     // why a volume that is ready is not served; guarded by Store.mu
 	deleting bool      // guarded by Store.mu
 	inPlace  bool      // its directory may still be to be moved to the trash; guarded by Store.mu
@@ -66,7 +67,7 @@ func (r record) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (r *record) UnmarshalJSON(data []byte) (err error) {
 	type plain record
-	r.unknown, err = decodeSummed(data, (*plain)(r))
+	r.unknown, r.summed, err = decodeSummed(data, (*plain)(r))
 	if r.View && r.State == viewState {
 		r.State = ready
 	}
@@ -116,9 +117,6 @@ func (r *record) check() error {
 	if err := spec.validate(); err != nil {
 		return err
 	}
-	if r.Disk == "" {
-		return fmt.Errorf("%w: no disk", ErrInvalid)
-	}
 	if r.Inodes < 0 {
 		return fmt.Errorf("%w: a limit of %d inodes", ErrInvalid, r.Inodes)
 	}
@@ -139,7 +137,7 @@ func (r *record) check() error {
 }
 
 // checkState refuses a state that the rest of the record contradicts: acting on it, podnas would move
-// or remove files.
+// or remove files. Records of older versions have no checksum that would show a changed state.
 func (r *record) checkState() error {
 	right := true
 	switch r.State {

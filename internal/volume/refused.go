@@ -28,8 +28,8 @@ type refused struct {
 }
 
 const (
-	damagedFix = "stop podnas, and restore the record from a backup of the disk; or correct it, and its " + checksumField +
-		" (docs/repair.md), and start podnas; or move the record away, and adopt the directory with 'podnas volume adopt'"
+	damagedFix = "stop podnas, and restore the record from a backup of the disk; or correct it, remove its field " + checksumField +
+		", and start podnas; or move the record away, and adopt the directory with 'podnas volume adopt'"
 	contradictedFix = "stop podnas, find out which of the records is right, move the other away, out of " + StateDir + ", and start podnas"
 	foreignFix      = "stop podnas, move the record away, out of " + StateDir + ", and start podnas; if " + InstanceFile + " is the wrong one instead, put the right one back from a backup of this disk"
 )

@@ -162,7 +162,7 @@ func (e *TakingError) Error() string {
 // snapshotRecord is a snapshot's file.
 type snapshotRecord struct {
 	// Disk is the identity of the disk that the snapshot is on.
-	Disk string `json:"disk"`
+	Disk string `json:"disk,omitempty"`
 	Snapshot
 
 	unknown  object    // fields of a newer podnas
@@ -181,7 +181,7 @@ func (r snapshotRecord) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON checks the checksum.
 func (r *snapshotRecord) UnmarshalJSON(data []byte) (err error) {
 	type plain snapshotRecord
-	r.unknown, err = decodeSummed(data, (*plain)(r))
+	r.unknown, _, err = decodeSummed(data, (*plain)(r))
 	return err
 }
 

@@ -82,8 +82,8 @@ type Config struct {
 	// NewIdentity is the identity of a disk that has lost its own, or RandomIdentity. If it is
 	// empty, such a disk is not opened.
 	NewIdentity string
-	// Handles is Volume.Handles of new volumes, and of those whose record has none.
-	Handles string
+	// Handles is Volume.Handles of new volumes, and EarlierHandles of those whose record has none.
+	Handles, EarlierHandles string
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
@@ -104,7 +104,9 @@ type Store struct {
 	snapshotter Snapshotter // Config.Snapshots
 	overcommit  float64
 	countOnce   bool
-	handles     string // Config.Handles
+	// handles and earlierHandles are those of Config.
+	handles        string
+	earlierHandles string
 	// newIdentity is Config.NewIdentity.
 	newIdentity string
 	log         *slog.Logger
@@ -187,31 +189,32 @@ func newStore(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		root:        root,
-		exports:     cfg.Exports,
-		choice:      cfg.Quota,
-		counter:     cfg.Counter,
-		snapshotter: cfg.Snapshots,
-		overcommit:  cfg.Overcommit,
-		countOnce:   cfg.CountOnce,
-		handles:     cfg.Handles,
-		log:         cfg.Log,
-		newIdentity: cfg.NewIdentity,
-		step:        func(string) {},
-		records:     map[string]*record{},
-		copies:      map[string]*copying{},
-		failed:      map[string]error{},
-		markings:    map[string]*marking{},
-		snapshots:   map[uint64][]*snapshotRecord{},
-		views:       map[snapshotID][]string{},
-		takings:     map[uint64]*taking{},
-		restorings:  map[uint64]*restoring{},
-		adoptAtOnce: adoptAtOnce,
-		copySlots:   semaphore.NewWeighted(copiesAtOnce),
-		markSlot:    semaphore.NewWeighted(1),
-		projects:    map[uint32]bool{},
-		schedules:   newSchedules(cfg.Now),
-		giving:      room{look: make(chan struct{}, 1)},
+		root:           root,
+		exports:        cfg.Exports,
+		choice:         cfg.Quota,
+		counter:        cfg.Counter,
+		snapshotter:    cfg.Snapshots,
+		overcommit:     cfg.Overcommit,
+		countOnce:      cfg.CountOnce,
+		handles:        cfg.Handles,
+		earlierHandles: cfg.EarlierHandles,
+		log:            cfg.Log,
+		newIdentity:    cfg.NewIdentity,
+		step:           func(string) {},
+		records:        map[string]*record{},
+		copies:         map[string]*copying{},
+		failed:         map[string]error{},
+		markings:       map[string]*marking{},
+		snapshots:      map[uint64][]*snapshotRecord{},
+		views:          map[snapshotID][]string{},
+		takings:        map[uint64]*taking{},
+		restorings:     map[uint64]*restoring{},
+		adoptAtOnce:    adoptAtOnce,
+		copySlots:      semaphore.NewWeighted(copiesAtOnce),
+		markSlot:       semaphore.NewWeighted(1),
+		projects:       map[uint32]bool{},
+		schedules:      newSchedules(cfg.Now),
+		giving:         room{look: make(chan struct{}, 1)},
 
 		volumesEmptier: newEmptier(),
 		treesEmptier:   newEmptier(),
@@ -496,6 +499,9 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
+		if info, err := s.root.Lstat(r.Path); !r.summed && err == nil && info.Mode().Perm() != newDirMode {
+			return fmt.Errorf("its state is %s, but its directory is complete, and the record has no checksum that would show whether the state is right: correct the state to %s if the volume was in use, or move the record away", creating, ready)
+		}
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
@@ -526,8 +532,8 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startCopy(r)
 		return nil
 	}
-	if r.Handles == "" && s.handles != "" {
-		r.Handles = s.handles
+	if r.Handles == "" && s.earlierHandles != "" {
+		r.Handles = s.earlierHandles
 		if err := s.write(r); err != nil {
 			log.Warn("volume: the form of its file handles can't be recorded; the next start tries again", "form", r.Handles, "err", err)
 		}

@@ -91,12 +91,12 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// A new volume has the kernel's handles if this process may open files by them.
-func TestFormOfNew(t *testing.T) {
+// A new volume has the kernel's handles if this process may open files by them; one whose record has no form has them anyway.
+func TestFormsOfVolumes(t *testing.T) {
 	onEachDisk(t, func(t *testing.T, dir string) {
 		for byIndex, want := range map[bool]locate.Form{false: locate.FormKernel, true: locate.FormInode} {
-			if form, err := locate.FormOfNew(dir, byIndex); err != nil || form != want {
-				t.Errorf("by index %t: %s, %v", byIndex, form, err)
+			if fresh, earlier, err := locate.Forms(dir, byIndex); err != nil || fresh != want || earlier != locate.FormKernel {
+				t.Errorf("by index %t: %s, %s, %v", byIndex, fresh, earlier, err)
 			}
 		}
 	})

@@ -152,16 +152,18 @@ const (
 	FormInode Form = "inode"
 )
 
-// FormOfNew returns the form for new volumes on the disk at dir: the kernel's handles where this process may open files by
-// them, which byIndex denies, but only if a later process without that right can find the inode's number in them.
-func FormOfNew(dir string, byIndex bool) (Form, error) {
+// Forms returns the form for new volumes on the disk at dir, and that for volumes whose records have none.
+//
+// New ones get the kernel's handles where this process may open files by them, which byIndex denies, but only if a later process without
+// that right can find the inode's number in them. A record without a form is one of a podnas that gave out the kernel's handles alone.
+func Forms(dir string, byIndex bool) (fresh, earlier Form, err error) {
 	root, err := os.Open(dir)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer root.Close()
 	d := disk.Of(root)
-	return formOf(&d, root, !byIndex), nil
+	return formOf(&d, root, !byIndex), formOf(&d, root, true), nil
 }
 
 // formOf returns the form for files of the disk that root is on. kernel is whether that may be the kernel's handles where
