@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -44,9 +43,9 @@ func numberOf(t *testing.T, path string) uint64 {
 // A subvolume of btrfs inside a volume has numbers of its own. A file in it that moves while a snapshot is taken is not taken for the
 // volume's file with the same number, which has moved, too.
 func TestMovedInSubvolume(t *testing.T) {
-	testdisk.Sharing(t, func(t *testing.T, on string) {
-		if !strings.HasSuffix(t.Name(), "btrfs") || testdisk.ByIndex() {
-			t.Skip("there are no subvolumes, or they are not served")
+	testdisk.Btrfs(t, func(t *testing.T, on string) {
+		if testdisk.ByIndex() {
+			t.Skip("the index serves no subvolumes")
 		}
 		v := newVolume(t, on)
 		in := func(name string) string { return filepath.Join(v.dir, name) }

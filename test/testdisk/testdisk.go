@@ -33,6 +33,11 @@ func Each(t *testing.T, test func(t *testing.T, disk string)) {
 func Sharing(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
 	XFS(t, test)
+	Btrfs(t, test)
+}
+
+// Btrfs runs a test of what only btrfs has on one.
+func Btrfs(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Run("btrfs", func(t *testing.T) { test(t, btrfs(t)) })
 }
 
