@@ -349,7 +349,7 @@ func (c *mortal) lock(ctx context.Context, f, at int, o *opened) {
 	var res nfs4.LockRes
 	args := &nfs4.LockArgs{Type: nfs4.LockWrite, Offset: uint64(at), Length: 1, LockStateid: o.lock}
 	if o.lock == (nfs4.Stateid{}) {
-		args.NewOwner, args.OpenStateid, args.Owner = true, o.id, nfs4.StateOwner{Owner: []byte(c.name)}
+		args.NewOwner, args.OpenStateid, args.Owner = true, o.id, nfs4.StateOwner{Owner: []byte("locker")}
 	}
 	switch s := c.do(ctx, putFH(o.fh), nfs4.Operation{Num: nfs4.OpLock, Args: args, Res: &res}); s {
 	case nfs4.OK:
@@ -390,8 +390,8 @@ func (c *mortal) verify(ctx context.Context, all []*mortal) {
 			switch {
 			case s == nfs4.OK && holder != 0:
 				c.k.t.Errorf("byte %d of file %d is free, and client %d was told that it has it", at, f, holder-1)
-			case s == nfs4.ErrDenied && (holder == 0 || string(res.Denied.Owner.Owner) != all[holder-1].name):
-				c.k.t.Errorf("byte %d of file %d is locked by %s, not by client %d", at, f, res.Denied.Owner.Owner, holder-1)
+			case s == nfs4.ErrDenied && (holder == 0 || res.Denied.Owner.ClientID != all[holder-1].id):
+				c.k.t.Errorf("byte %d of file %d is locked by %x, not by client %d", at, f, res.Denied.Owner.ClientID, holder-1)
 			}
 		}
 	}

@@ -41,14 +41,14 @@ func (s *State) Lock(c *Client, a LockArgs) (nfs4.Stateid, Denied, nfs4.Status) 
 			if a.Wait {
 				e = s.locks.wait(o, owner, r)
 			}
-			return nfs4.Stateid{}, other.denied(c), e
+			return nfs4.Stateid{}, s.locks.deniedBy(&other, c), e
 		case other.unknown:
 			return nfs4.Stateid{}, Denied{}, nfs4.ErrDelay
 		}
 		if a.Wait && !a.Reclaim {
 			if w := s.locks.turnOf(o.file, c, owner, r); w != nil {
 				s.locks.addWaiter(o, owner, r)
-				return nfs4.Stateid{}, denied(c, w.open.client, w.owner, w.lockRange), nfs4.ErrDenied
+				return nfs4.Stateid{}, s.locks.denied(c, w.open.client, w.owner, w.lockRange), nfs4.ErrDenied
 			}
 		}
 		if l == nil {
@@ -135,7 +135,7 @@ func (s *State) TestLock(c *Client, owner []byte, f FileKey, write bool, offset,
 	case other.holder == nil || other.silent:
 		return Denied{}, nfs4.OK
 	}
-	return other.denied(c), nfs4.ErrDenied
+	return s.locks.deniedBy(&other, c), nfs4.ErrDenied
 }
 
 // Unlock is LOCKU, RFC 8881 section 18.12.

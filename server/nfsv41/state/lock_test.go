@@ -55,7 +55,7 @@ func TestLockConflicts(t *testing.T) {
 	w.want(e, nfs4.OK)
 	_, d, e := b.lock(idb, "la", 1, false, 0, toEOF) // one name, but another client
 	w.want(e, nfs4.ErrDenied)
-	if want := (state.Denied{Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
+	if want := (state.Denied{ClientID: a.c.ID(), Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
 		t.Errorf("denied by %+v, want %+v", d, want)
 	}
 	if _, _, locks := w.ByStateid(idb); len(locks) > 0 {
@@ -220,7 +220,7 @@ func TestWaiters(t *testing.T) {
 	told(0)
 	_, d, e := waiters[1].lock(ids[1], "l", 1, true, 0, 100)
 	w.want(e, nfs4.ErrDenied)
-	if d != (state.Denied{Owner: "l", Write: true, Length: 100}) { // which the first waiter will have
+	if d != (state.Denied{ClientID: waiters[0].c.ID(), Owner: "l", Write: true, Length: 100}) { // which the first waiter will have
 		t.Errorf("denied by %+v", d)
 	}
 	first, _, e := waiters[0].lock(ids[0], "l", 1, true, 0, 100)

@@ -67,14 +67,15 @@ func (t *locks) conflict(f *file, c *Client, owner string, r lockRange) (found c
 	return found
 }
 
-func (in *conflict) denied(to *Client) Denied {
-	return denied(to, in.holder.open.client, in.holder.owner, in.at)
+// deniedBy is what a client is told of a conflict.
+func (t *locks) deniedBy(in *conflict, to *Client) Denied {
+	return t.denied(to, in.holder.open.client, in.holder.owner, in.at)
 }
 
-// denied is what a client is told of a lock of c.
-func denied(to, c *Client, owner string, r lockRange) Denied {
+// denied is what a client is told of a lock of c. It has c's client ID only for whoever may be c anyway.
+func (t *locks) denied(to, c *Client, owner string, r lockRange) Denied {
 	d := Denied{Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
-	if c == to {
+	if t.sessions.mayBe(c, to.address) {
 		d.ClientID = c.id
 	}
 	return d

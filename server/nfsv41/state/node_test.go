@@ -121,7 +121,7 @@ func TestTwoVersionsOfANode(t *testing.T) {
 	_, _, e := one.lock(id, "x", 1, true, 0, 10)
 	w.want(e, nfs4.OK)
 	_, d, e := two.lock(other, "x", 1, true, 5, 1)
-	if w.want(e, nfs4.ErrDenied); d != (state.Denied{Owner: "x", Write: true, Length: 10}) {
+	if w.want(e, nfs4.ErrDenied); d != (state.Denied{ClientID: one.c.ID(), Owner: "x", Write: true, Length: 10}) {
 		t.Errorf("denied by %+v", d)
 	}
 

@@ -300,17 +300,17 @@ func (r *runner) opLock(c *state.Client, mc *mClient) {
 
 // checkDenied looks for the lock that is said to be in the way.
 func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool, d state.Denied) {
+	holder := r.m.client(d.ClientID)
 	last := d.Offset + d.Length - 1
 	if d.Length == toEOF {
 		last = toEOF
 	}
-	own := d.ClientID == mc.id // else nobody is to know whose it is
-	if d.Length == 0 || last < d.Offset || !own && d.ClientID != 0 || own && d.Owner == owner {
+	if d.Length == 0 || last < d.Offset || holder == nil || holder == mc && d.Owner == owner {
 		r.t.Fatalf("denied by %+v", d)
 	}
-	for _, o := range r.m.opens {
+	for _, o := range r.m.opensOf(holder) {
 		for _, l := range o.locks {
-			if o.file != f || l.owner != d.Owner || (o.client == mc) != own {
+			if o.file != f || l.owner != d.Owner {
 				continue
 			}
 			for k := i; k <= j; k++ {

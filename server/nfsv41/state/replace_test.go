@@ -115,18 +115,19 @@ func TestClientIDOfAnotherAddress(t *testing.T) {
 	w.ok()
 }
 
-// A lock tells another client nothing by which it could be taken for the one that has it.
+// A lock tells a client at another address nothing by which it could be taken for the one that has it.
 func TestDeniedTellsNoClientID(t *testing.T) {
 	w := newWorld(t, state.Limits{})
 	n, other := w.ready("node1", 1), w.joinFrom(stranger, "other", 1)
 	w.want(w.ReclaimComplete(other.c, false), nfs4.OK)
+	neighbour := w.ready("node2", 1)
 	id := n.mustOpen("x", 1)
 	_, _, e := n.lock(id, "l", 1, true, 0, 10)
 	w.want(e, nfs4.OK)
 	for _, tt := range []struct {
 		asks *node
 		want uint64
-	}{{n, n.c.ID()}, {other, 0}} {
+	}{{n, n.c.ID()}, {neighbour, n.c.ID()}, {other, 0}} {
 		tested, e := w.TestLock(tt.asks.c, []byte("m"), file1(1), true, 0, 10)
 		w.want(e, nfs4.ErrDenied)
 		_, locked, e := tt.asks.lock(tt.asks.mustOpen("y", 1), "m", 1, true, 0, 10)
