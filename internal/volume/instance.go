@@ -110,7 +110,7 @@ func namedDisks(names []string) []string {
 	for _, name := range names {
 		count[name]++
 	}
-	delete(count, "")
+	delete(count, "") // of records that name none
 	var known []string
 	for name := range count {
 		known = append(known, name)

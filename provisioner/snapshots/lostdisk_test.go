@@ -26,11 +26,7 @@ func TestContentOfALostDisk(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, t.TempDir())
-			close(c.cut)
-			_, k := c.ask("data", "class")
-			c.must(c.until(k))
-			ct := c.see()
-			c.settle()
+			ct := c.taken()
 			pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", Annotations: map[string]string{provisioner.InstanceAnnotation: tt.disk}}}
 			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 			c.must(volumes.Add(pv))

@@ -138,6 +138,17 @@ func (c *cluster) see() *content {
 	return ct
 }
 
+// taken takes the snapshot of a VolumeSnapshot, and returns its content.
+func (c *cluster) taken() *content {
+	c.Helper()
+	close(c.cut)
+	_, k := c.ask("data", "class")
+	c.must(c.until(k))
+	ct := c.see()
+	c.settle()
+	return ct
+}
+
 // settle waits for the end of all takings.
 func (c *cluster) settle() {
 	for len(c.store.SnapshotsUnderWay()) > 0 {
@@ -361,11 +372,7 @@ func TestClaimedStays(t *testing.T) {
 func TestEndedWhileTaken(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		c := newCluster(t, t.TempDir())
-		close(c.cut)
-		_, k := c.ask("data", "class")
-		c.must(c.until(k))
-		ct := c.see()
-		c.settle()
+		ct := c.taken()
 		c.must(c.store.DeleteSnapshot(t.Context(), "v", string(testUID))) // as the end of podnas leaves nothing
 		if !told {
 			ct.Status = nil
