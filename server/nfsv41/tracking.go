@@ -1,6 +1,7 @@
 package nfsv41
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +34,11 @@ type trackingFile struct {
 	Owner    []byte        `json:"owner"`             // co_ownerid
 	Address  string        `json:"address,omitempty"` // empty: not known, see state.TrackedClient
 	Verifier []byte        `json:"verifier,omitempty"`
-	Lease    time.Duration `json:"lease"`
+	Lease    time.Duration `json:"lease"` // 0: leaseUnsaid
 }
+
+// leaseUnsaid is the lease that all builds had which noted none.
+const leaseUnsaid = 30 * time.Second
 
 // stands reports whether what a file says holds for a client, too: it is waited for as long, and nowhere else.
 func (f *trackingFile) stands(e *state.TrackedClient) bool {
@@ -100,10 +104,10 @@ func (r *tracking) readEntry(name string) (state.TrackedClient, error) {
 	if err := json.Unmarshal(b, &file); err != nil {
 		return state.TrackedClient{}, err
 	}
-	if file.Lease <= 0 {
-		return state.TrackedClient{}, errors.New("it has no lease")
+	if file.Lease < 0 {
+		return state.TrackedClient{}, fmt.Errorf("its lease is %v", file.Lease)
 	}
-	entry := state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: file.Lease}
+	entry := state.TrackedClient{ClientID: id, Owner: string(file.Owner), Address: file.Address, Lease: cmp.Or(file.Lease, leaseUnsaid)}
 	copy(entry.Verifier[:], file.Verifier)
 	return entry, nil
 }

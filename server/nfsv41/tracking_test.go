@@ -123,6 +123,18 @@ func TestTrackingAtOnce(t *testing.T) {
 	}
 }
 
+// Builds that had one lease noted only the owner. Its client may reclaim all the same.
+func TestTrackingOfAnEarlierBuild(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "0000000000000001.json"), []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []state.TrackedClient{{ClientID: 1, Owner: "node", Lease: 30 * time.Second}}
+	if _, had, err := nfsv41.OpenTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, want) {
+		t.Errorf("%+v, %v, want %+v", had, err, want)
+	}
+}
+
 // A file that is damaged is put aside, and its client has nothing to reclaim. All others have.
 func TestDamagedTracking(t *testing.T) {
 	const good, bad = "0000000000000001.json", "0000000000000002.json"
@@ -131,14 +143,14 @@ func TestDamagedTracking(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, damage := range map[string]func(path string) error{
-		"half":      func(path string) error { return os.WriteFile(path, []byte(`{"owner":`), 0o600) },
-		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"no lease":  func(path string) error { return os.WriteFile(path, []byte(`{"owner":"bm9kZQ=="}`), 0o600) },
-		"zeros":     func(path string) error { return os.WriteFile(path, make([]byte, 30), 0o600) },
-		"too large": func(path string) error { return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
-		"folder":    func(path string) error { return os.MkdirAll(filepath.Join(path, "with", "something"), 0o700) },
-		"fifo":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"link":      func(path string) error { return os.Symlink(outside, path) },
+		"half":               func(path string) error { return os.WriteFile(path, []byte(`{"owner":`), 0o600) },
+		"empty":              func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a lease below zero": func(path string) error { return os.WriteFile(path, []byte(`{"owner":"bm9kZQ==","lease":-1}`), 0o600) },
+		"zeros":              func(path string) error { return os.WriteFile(path, make([]byte, 30), 0o600) },
+		"too large":          func(path string) error { return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
+		"folder":             func(path string) error { return os.MkdirAll(filepath.Join(path, "with", "something"), 0o700) },
+		"fifo":               func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":               func(path string) error { return os.Symlink(outside, path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

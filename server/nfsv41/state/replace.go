@@ -71,8 +71,8 @@ func (t *sessions) noteRefused(rec *ownerRecord, verifier [8]byte, from string) 
 	}
 }
 
-// isOf reports whether a client can be one of those that are awaited: it has not started again since, or is at the same address. Neither
-// is known of an entry whose file was damaged.
+// isOf reports whether a client can be one of those that are awaited: it has not started again since, or is at the same address. An
+// entry of an earlier build may lack either, and so does one whose file was damaged.
 func (w *awaited) isOf(verifier [8]byte, from string) bool {
 	for i := range w.entries {
 		e := &w.entries[i]
