@@ -27,8 +27,8 @@ const present = "../../deploy"
 func TestUpgrade(t *testing.T) {
 	for _, from := range []struct{ name, commit string }{
 		{"last", "HEAD^"},
-		// The oldest that counts as a version, as in test/e2e/previous.sh.
-		{"previous", "0176ea098ae243de08f41395b33ce6841771c22a"},
+		// The first with all of NFSv4.1, as in test/e2e/previous.sh.
+		{"nfs4", "f86d78c1d53548a528803534009a17ce6b668ce9"},
 	} {
 		for way, newInstallation := range map[string]func(*tenant) installation{
 			"chart": newRelease, "manifests": newManifests,
